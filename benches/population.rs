@@ -85,11 +85,8 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
     let distance = soft("distance", rules.distance, Measure::Distance, SoftFilterDistance::LowerIsBetter, 0.0, 8000.0);
     let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| ExpansionStep { start_ms, limit: value });
     let within = HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 };
-    let listed = |text: &str| HardRule::In {
-        attribute: 1,
-        list: InFilterListSource::Strings([text.into()].into()),
-        mutual: false,
-    };
+    let strings = |text: &str| InFilterListSource::Strings([text.into()].into());
+    let listed = |text: &str| HardRule::In { attribute: 1, list: strings(text), mutual: false };
     let equal = HardRule::Equal { attribute: 2, value: None };
     let hard = [
         (rules.limits, within),

@@ -4,6 +4,7 @@ pub mod authenticator;
 pub mod block_cipher;
 pub mod client_certificate;
 pub mod credential_error;
+pub(crate) mod fail_points;
 pub mod forwarded_for;
 pub mod identity;
 pub mod jwt;

@@ -144,7 +144,7 @@ impl AuditedCall {
         self.rate_limit_key = RateLimitKey::for_caller(Some((identity.role, identity.caller_key)), None);
     }
 
-    /// Records the role of a caller that failed the role check.
+    /// Records the role of the caller, also of one that fails the role check.
     pub fn set_role(&mut self, role: Role) {
         self.record.role = Some(role.as_str());
     }

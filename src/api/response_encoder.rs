@@ -349,7 +349,7 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
             let may_be_rating = ruleset.rating.is_some() && attribute.source.depends_on_standings();
             may_be_rating || attribute.trust != Trust::Client
         }
-        Measure::Latency | Measure::Distance => true,
+        Measure::Latency | Measure::DeltaPing | Measure::Distance => true,
         // The searcher has measured them itself.
         Measure::PacketLoss | Measure::Jitter => false,
     }

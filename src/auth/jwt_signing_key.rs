@@ -77,7 +77,7 @@ impl JwtSigningKey {
         Ok(Self { public_key: pair.public_key().as_ref().to_vec(), pkcs8 })
     }
 
-    /// The private key, PEM. SecretWithLength: its reader can sign a token for any identity.
+    /// The private key, PEM. Secret: its reader can sign a token for any identity.
     pub fn private_key_pem(&self) -> String {
         encode_pem("PRIVATE KEY", &self.pkcs8)
     }

@@ -34,7 +34,7 @@ pub enum KeyPurpose {
     Operator = 3,
 }
 
-/// SecretWithLength of the public keys. All servers of a deployment share it.
+/// Secret of the public keys. All servers of a deployment share it.
 #[derive(Clone)]
 pub struct PublicUserKeys {
     /// HMAC state after absorbing the secret.

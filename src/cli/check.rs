@@ -242,6 +242,7 @@ fn describe_limit(ruleset: &Ruleset, limit: &FinalLimit) -> String {
     match *limit {
         FinalLimit::Expansion { expansion, value } => match ruleset.expansions[expansion].measure {
             Measure::Latency => format!("{value} ms of round trip"),
+            Measure::DeltaPing => format!("{value} ms of delta ping"),
             Measure::Distance => format!("{value} miles"),
             Measure::PacketLoss => format!("{value} % of lost packets"),
             Measure::Jitter => format!("{value} ms of jitter"),
@@ -278,7 +279,7 @@ fn format_amount(ruleset: &Ruleset, amount: f64, filter: &SoftFilter) -> String 
         Measure::Latency => "ms of ".into(),
         Measure::Distance => "miles of ".into(),
         Measure::PacketLoss => "% of ".into(),
-        Measure::Jitter => "ms of ".into(),
+        Measure::Jitter | Measure::DeltaPing => "ms of ".into(),
         Measure::AttributeDifference(index) => match &*ruleset.attributes[index].unit {
             "" => "of ".into(),
             unit => format!("{unit} of "),

@@ -4,6 +4,7 @@ mod flags;
 pub mod html_page;
 mod input;
 mod parallel_worlds;
+mod search_report;
 pub mod svg_plot;
 mod text_report;
 
@@ -120,8 +121,8 @@ fn seed_list(flags: &SimulateFlags, default_count: u32) -> Vec<u64> {
 
 fn simulate_ruleset(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::Result<SimulationOutput> {
     let seeds = seed_list(flags, 1);
-    let RulesetWithCityMap { ruleset, city_map, file } = &input.rulesets[0];
-    let tallies = parallel_worlds::run_worlds(&input.scenario, &[(ruleset, city_map)], &seeds)?.remove(0);
+    let RulesetWithCityMap { ruleset, city_map, file, .. } = &input.rulesets[0];
+    let tallies = parallel_worlds::run_worlds(&input.scenario, &input.rulesets, &seeds)?.remove(0);
     let by_seed: Vec<SimStatistics> = tallies.iter().map(|tally| SimStatistics::from_tally(tally, city_map)).collect();
     let tally = merge_tallies(tallies);
     let statistics = SimStatistics::from_tally(&tally, city_map);
@@ -141,17 +142,13 @@ fn simulate_ruleset(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::R
         figures: statistics.clone(),
     };
     let json = serde_json::to_value(&document)?;
-    Ok(SimulationOutput { text: format!("{header}\n{}", text_report::format_statistics(&statistics)), json, html_page })
+    let text = format!("{header}\n{}", text_report::format_statistics(&statistics));
+    Ok(SimulationOutput { text, json, html_page })
 }
 
 fn compare_rulesets(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::Result<SimulationOutput> {
     let seeds = seed_list(flags, COMPARISON_SEEDS_DEFAULT);
-    let rulesets: Vec<_> = input
-        .rulesets
-        .iter()
-        .map(|ruleset_with_city_map| (&ruleset_with_city_map.ruleset, &ruleset_with_city_map.city_map))
-        .collect();
-    let mut tallies = parallel_worlds::run_worlds(&input.scenario, &rulesets, &seeds)?.into_iter();
+    let mut tallies = parallel_worlds::run_worlds(&input.scenario, &input.rulesets, &seeds)?.into_iter();
     let (first, second) = (tallies.next().unwrap_or_default(), tallies.next().unwrap_or_default());
     let statistics_of = |tallies: &[SimTally], ruleset_with_city_map: &RulesetWithCityMap| -> Vec<SimStatistics> {
         tallies.iter().map(|tally| SimStatistics::from_tally(tally, &ruleset_with_city_map.city_map)).collect()

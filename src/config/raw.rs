@@ -126,7 +126,7 @@ pub struct RawSettings {
     /// Keys that sign players' credentials for game servers, PEM file, created if missing [default: beside the SQLite file; required with `postgres:`, the same on all servers].
     #[arg(long, env = "FIRETEAM_MATCH_KEY_FILE", value_name = "FILE")]
     pub match_key_file: Option<PathBuf>,
-    /// SecretWithLength of the keys by which answers name users, created if missing [default: beside the token keys; the same on all servers].
+    /// Secret of the keys by which answers name users, created if missing [default: beside the token keys; the same on all servers].
     #[arg(long, env = "FIRETEAM_USER_KEY_FILE", value_name = "FILE")]
     pub user_key_file: Option<PathBuf>,
     /// Keys of beacons' receipts, created if missing, the same on all servers; without them the server knows no beacons [default: none].

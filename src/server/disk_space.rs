@@ -1,5 +1,6 @@
 //! Free space of the disks that the server writes to: a metric, a warning and a note in `/readyz` before a disk is full.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -55,35 +56,45 @@ impl DiskMonitor {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Measures all disks. Blocks, for each disk until a deadline.
+    /// Measures all disks. Blocks, for each disk until a deadline. What the log says is on the page of readiness already.
     pub(super) fn measure(&self) {
-        let mut notes = Vec::new();
-        for (name, folder) in &self.folders {
-            match files::disk_space(folder) {
-                Ok(space) => notes.extend(self.record(*name, folder, space)),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    let folder_name = name.as_str();
-                    tracing::warn!(folder = folder_name, %error, "free space of a disk unknown");
-                    notes.push(format!("the free space of the disk of the {folder_name} is not known: {error}"));
+        let measured = self.folders.iter().map(|(name, folder)| (*name, folder, files::disk_space(folder)));
+        let measured: Vec<_> = measured.collect();
+        let notes = measured.iter().filter_map(|(name, folder, space)| self.record(*name, folder, space)).collect();
+        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
+        for (name, _, space) in &measured {
+            let folder = name.as_str();
+            match space {
+                Ok(space) if space.free_bytes < self.warning_bytes => {
+                    let free_mib = space.free_bytes >> 20;
+                    tracing::warn!(folder, free_mib, "disk nearly full, its limit is reached");
                 }
+                Err(error) if !is_missing_folder(error) => {
+                    tracing::warn!(folder, %error, "free space of a disk unknown")
+                }
+                Ok(_) | Err(_) => {}
             }
         }
-        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
     }
 
-    /// Records a measurement; returns a note if the disk has little free space.
-    fn record(&self, name: DiskFolder, folder: &Path, space: DiskSpace) -> Option<String> {
-        self.metrics.disk_free_bytes.get_or_create(&name).set(i64::try_from(space.free_bytes).unwrap_or(i64::MAX));
-        if self.warning_bytes <= space.free_bytes {
-            return None;
+    /// Records a measurement; returns a note if the disk has little free space, or if the space is not known. A folder that does not
+    /// exist is skipped.
+    fn record(&self, name: DiskFolder, folder: &Path, space: &io::Result<DiskSpace>) -> Option<String> {
+        let folder_name = name.as_str();
+        match space {
+            Ok(space) => {
+                let free_bytes = space.free_bytes;
+                self.metrics.disk_free_bytes.get_or_create(&name).set(i64::try_from(free_bytes).unwrap_or(i64::MAX));
+                let (free_mib, path) = (free_bytes >> 20, folder.display());
+                (free_bytes < self.warning_bytes).then(|| {
+                    format!(
+                        "the disk of the {folder_name} ({path}) has {free_mib} MiB free; free space before it is full"
+                    )
+                })
+            }
+            Err(error) if is_missing_folder(error) => None,
+            Err(error) => Some(format!("the free space of the disk of the {folder_name} is not known: {error}")),
         }
-        let (free_mib, path) = (space.free_bytes >> 20, folder.display());
-        tracing::warn!(folder = name.as_str(), free_mib, "disk nearly full, its limit is reached");
-        Some(format!(
-            "the disk of the {} ({path}) has {free_mib} MiB free; free space before it is full",
-            name.as_str()
-        ))
     }
 
     /// Runs the task that measures the disks until `shutdown`.
@@ -107,6 +118,10 @@ impl DiskMonitor {
             }
         }
     }
+}
+
+fn is_missing_folder(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }
 
 #[cfg(test)]

@@ -324,7 +324,7 @@ fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCr
     }
 }
 
-/// SecretWithLength of public user keys from its file, which is created on first use; without a file, a random one for this process.
+/// Secret of public user keys from its file, which is created on first use; without a file, a random one for this process.
 fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeys> {
     let new_secret = clock.random_key();
     match &config.user_key_file {

@@ -8,7 +8,7 @@ pub(super) mod owned_rows;
 mod owner;
 pub(super) mod row_body;
 pub(super) mod touched_keys;
-mod wish_body;
+mod wish_json;
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ mod beacons;
 mod connection;
 mod outages;
 mod queues;
-mod replica;
+mod replica_identity;
 mod ruleset_copies;
 mod statistics;
 
@@ -31,7 +31,7 @@ use crate::store::postgres::connection::statements::READ_DATABASE_TIME;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
 use crate::store::postgres::queues::statements::ABANDON_BATCH as ABANDON_QUEUE_BATCH;
-pub use crate::store::postgres::replica::ReplicaIdentity;
+pub use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::rows;
 use crate::store::unknown_rows::UnknownRows;
 use crate::store::writer_version::WriterGate;

@@ -19,7 +19,7 @@ mod result_body;
 pub(super) mod result_encoding;
 pub(super) mod row_changes;
 pub(super) mod row_checksums;
-mod side_report_body;
+mod side_report_json;
 pub(super) mod ticket_match_body;
 pub(super) mod ticket_match_encoding;
 pub(super) mod touched_keys;

@@ -22,6 +22,9 @@ pub(crate) enum Direction {
     ToClient,
 }
 
+/// Makes the sockets on the side of the host, at a free port of an address.
+type BindSocket = Arc<dyn Fn(IpAddr) -> std::io::Result<UdpSocket> + Send + Sync>;
+
 /// Behaviour of a path in each direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
@@ -68,11 +71,26 @@ impl Path {
 impl DelayLine {
     /// Starts a relay to `host` on a free port of `address`.
     pub(crate) async fn start(address: IpAddr, host: SocketAddr, path: Path, seed: u64) -> Self {
+        let bind = |address| {
+            let socket = std::net::UdpSocket::bind((address, 0))?;
+            socket.set_nonblocking(true)?;
+            UdpSocket::from_std(socket)
+        };
+        Self::start_with(address, (host, Arc::new(bind)), path, seed).await
+    }
+
+    /// The same, with sockets on the side of the host that `bind` makes.
+    pub(crate) async fn start_with(
+        address: IpAddr,
+        (host, bind): (SocketAddr, BindSocket),
+        path: Path,
+        seed: u64,
+    ) -> Self {
         let socket = UdpSocket::bind((address, 0)).await.expect("a free port");
         let address = socket.local_addr().expect("an address");
         let packets = Arc::default();
         let mut relay = JoinSet::new();
-        relay.spawn(forward(Arc::new(socket), host, path, seed, Arc::clone(&packets)));
+        relay.spawn(forward(Arc::new(socket), (host, bind), path, seed, Arc::clone(&packets)));
         Self { address, packets, _relay: relay }
     }
 
@@ -116,7 +134,7 @@ impl Lane {
 /// Carries packets of clients to the host, from a socket for each client.
 async fn forward(
     clients: Arc<UdpSocket>,
-    host: SocketAddr,
+    (host, bind): (SocketAddr, BindSocket),
     path: Path,
     seed: u64,
     packets: Arc<Mutex<Vec<RecordedPacket>>>,
@@ -133,7 +151,7 @@ async fn forward(
         let socket = match sockets.get(&client) {
             Some(socket) => Arc::clone(socket),
             None => {
-                let socket = UdpSocket::bind((host.ip(), 0)).await.expect("a free port");
+                let socket = bind(host.ip()).expect("a free port");
                 socket.connect(host).await.expect("an address");
                 let socket = Arc::new(socket);
                 sockets.insert(client, Arc::clone(&socket));

@@ -28,7 +28,25 @@ const PLANTED: &[(&str, &str)] = &[
     ("count_outages", "refused_players::outage_longer_than_every_deadline_penalizes_no_player"),
     ("enforce_deadlines_at_once", "refused_players::server_killed_just_before_a_deadline_penalizes_no_player"),
     ("skip_ticket_check", "matches::players_are_matched_once_when_servers_are_killed"),
+    ("skip_receipt_liveness", RECEIPTS_TEST),
+    ("skip_receipt_key_id", RECEIPTS_TEST),
+    ("skip_receipt_mac", RECEIPTS_TEST),
+    ("skip_receipt_binding", RECEIPTS_TEST),
+    ("skip_receipt_age", RECEIPTS_TEST),
+    ("skip_receipt_future", RECEIPTS_TEST),
+    ("skip_receipt_range", RECEIPTS_TEST),
+    ("skip_receipt_prefix", RECEIPTS_TEST),
+    ("skip_token_subject", RECEIPTS_TEST),
+    ("skip_token_prefix", RECEIPTS_TEST),
+    ("cookie_without_address", RECEIPTS_TEST),
+    ("cookie_without_port", RECEIPTS_TEST),
+    ("cookie_without_nonce", RECEIPTS_TEST),
+    ("cookie_without_sequence", RECEIPTS_TEST),
+    ("cookie_without_time", RECEIPTS_TEST),
 ];
+
+/// Test that takes a few seconds, and notices each fault in the checks of receipts and latency tokens.
+const RECEIPTS_TEST: &str = "receipts::receipts_and_tokens_prove_nothing_but_what_a_beacon_measured";
 
 /// Scale of one run of a test.
 const SCALE: &str = "0.15";

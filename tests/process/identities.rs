@@ -37,6 +37,11 @@ impl Identities {
 
     /// The client with an identity of this role, valid for an hour.
     pub(crate) fn client_as(&self, client: &Client, role: Role, name: &str) -> Client {
+        client.clone().with_token_source(TokenSource::fixed(&self.token(role, name)).expect("a token"))
+    }
+
+    /// Token of an identity of this role, valid for an hour.
+    pub(crate) fn token(&self, role: Role, name: &str) -> String {
         let now_s = SystemClock::start().now().0 / 1_000;
         let claims = CallerTokenClaims {
             iss: ISSUER.into(),
@@ -47,7 +52,6 @@ impl Identities {
             role: Some(role.as_str().into()),
             scope: None,
         };
-        let token = self.key.sign_jwt(&claims).expect("a token");
-        client.clone().with_token_source(TokenSource::fixed(&token).expect("a token"))
+        self.key.sign_jwt(&claims).expect("a token")
     }
 }

@@ -58,6 +58,8 @@ mod proxy;
 #[cfg(test)]
 mod random_servers;
 #[cfg(test)]
+mod receipts;
+#[cfg(test)]
 mod refused_players;
 #[cfg(test)]
 mod report;

@@ -1,11 +1,16 @@
 //! Measured latency as a whole: server processes, hosts behind delay lines, and the search loop of the Rust client, which probes them
 //! with real packets and joins the nearest.
 
+mod beacon_processes;
 mod delay_line_checks;
+mod host_namespace;
 mod hosts;
+mod programs;
+mod proven_round_trips;
 mod recorded_calls;
 
 use std::net::IpAddr;
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -18,11 +23,14 @@ use tokio::time::{Instant, timeout};
 
 use crate::cluster::{Cluster, client};
 use crate::identities::Identities;
-use crate::report::{TestReport, until};
+use crate::report::{TestReport, lock_machine, until};
 use crate::support::database::create_test_database;
 use crate::support::delay_line::Path;
+use crate::support::network_namespace;
 use crate::support::server_process::TEST_TIMEOUT;
+use host_namespace::{HostNamespace, are_separate};
 use hosts::{Host, HostPlan, SET, located_session};
+use programs::{Language, printed};
 use recorded_calls::CallRecorder;
 
 /// Most packets to one host in a phase, and to one that does not answer, as docs/CLIENTS.md promises.
@@ -93,19 +101,33 @@ fn reason(error: &Error) -> Option<&str> {
 
 impl Scenario {
     /// Starts `servers` servers on the database `url`, and the hosts, which advertise at the first server in this role.
-    async fn start(report: &TestReport, (url, servers): (&str, usize), role: Role, latency: &str) -> Self {
+    async fn start(report: &TestReport, store: (&str, usize), role: Role, latency: &str) -> Self {
+        println!("hosts: a loopback address each, 127.0.0.11 to 127.0.0.14; no network namespace is used");
+        Self::start_in(Vec::new(), report, store, role, latency).await
+    }
+
+    /// The same with each host in the next of these namespaces, if there are any.
+    async fn start_in(
+        namespaces: Vec<HostNamespace>,
+        report: &TestReport,
+        (url, servers): (&str, usize),
+        role: Role,
+        latency: &str,
+    ) -> Self {
         let identities = Identities::create();
         let arguments = identities.arguments();
         let arguments: Vec<&str> = arguments.iter().map(|argument| &**argument).collect();
         let cluster = Cluster::start_with_ruleset_and(url, servers, &ruleset(latency), &arguments);
-        let server = cluster.address(0).expect("a server");
-        let mut hosts = Vec::new();
+        let server = (cluster.address(0).expect("a server"), &identities, role);
+        let (mut hosts, mut namespaces) = (Vec::new(), namespaces.into_iter());
         for (number, plan) in (0..).zip(host_plans()) {
             let address = IpAddr::from([127, 0, 0, 11 + number]);
-            let seed = report.seed() ^ (u64::from(number) << 8);
-            hosts.push(Host::start(plan, (address, seed), (server, &identities, role)).await);
+            let place = (address, report.seed() ^ (u64::from(number) << 8));
+            hosts.push(match namespaces.next() {
+                Some(namespace) => Host::start_in(namespace, plan, place, server).await,
+                None => Host::start(plan, place, server).await,
+            });
         }
-        println!("hosts: a loopback address each, 127.0.0.11 to 127.0.0.14; no network namespace is used");
         Self { cluster, identities, hosts, search_token: Vec::new() }
     }
 
@@ -139,13 +161,40 @@ impl Scenario {
         let round_trip_ms = invitations[0].round_trip_ms.expect("measured");
         assert!(20.0 <= round_trip_ms, "{round_trip_ms} ms");
         self.check_packets(report, duration);
-        self.check_reports(&recorder);
+        self.check_reports(&recorder, true);
         let reserves: Vec<pb::MatchmakingReserveRequest> = recorder.requests("Reserve");
         assert_eq!(reserves.len(), 1);
         self.search_token.clone_from(&reserves[0].search_token);
         report.record("loop ms", duration.as_millis());
         report.record("joined at ms", round_trip_ms);
         report.record("searches", recorder.requests::<pb::MatchmakingSearchRequest>("Search").len());
+    }
+
+    /// Runs the search loop as a program at the first server, until it has joined the session of the nearest host and left it.
+    async fn run_program(&self, report: &mut TestReport, language: Language) {
+        let Some(program) = language.compile() else { return };
+        let recorder = CallRecorder::start(self.cluster.address(0).expect("a server")).await;
+        let (set, region_ms) = (SET.to_string(), SEARCHER_MS.to_string());
+        let mut command = Command::new(program);
+        command.args([&format!("http://{}", recorder.address), &set, SEARCHER]);
+        // The program in C states no round trip.
+        let is_estimated = language == Language::Cpp;
+        if is_estimated {
+            command.args(["frankfurt", &region_ms]);
+        }
+        command.env("FIRETEAM_TOKEN", self.identities.token(Role::Client, SEARCHER));
+        let started_at = Instant::now();
+        // It ends by itself after a minute.
+        let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it starts");
+        let text = printed(&output);
+        assert!(text.contains("connect near, 1 seats, "), "{text}");
+        assert!(text.contains(&format!("joined {}\n", self.id("near"))), "{text}");
+        self.check_packets(report, started_at.elapsed());
+        self.check_reports(&recorder, is_estimated);
+        let reserves: Vec<pb::MatchmakingReserveRequest> = recorder.requests("Reserve");
+        let releases: Vec<pb::MatchmakingReleaseRequest> = recorder.requests("Release");
+        assert_eq!((reserves.len(), releases.len()), (1, 1), "{text}");
+        assert_eq!(reserves[0].advertisement_id, self.id("near"));
     }
 
     /// Packets within the limits: 10 to a host and phase, 3 to one that does not answer, 40 a second in all.
@@ -167,13 +216,16 @@ impl Scenario {
         assert_eq!((silent.received, silent.involved, far.involved), (0, 0, 0), "neither is among the best");
     }
 
-    /// Reports with each host's own figures: none below its delay, no answer of the silent one.
-    fn check_reports(&self, recorder: &CallRecorder) {
+    /// Reports with each host's own figures, in the order of the estimates if the searcher gave the server what it estimates from: none below its delay, no answer of the silent one.
+    fn check_reports(&self, recorder: &CallRecorder, is_estimated: bool) {
         let reports: Vec<pb::MatchmakingReportLatencyRequest> = recorder.requests("ReportLatency");
         let phases: Vec<pb::LatencyPhase> = reports.iter().map(|report| report.phase()).collect();
         assert_eq!(phases, [pb::LatencyPhase::Quick, pb::LatencyPhase::Involved]);
         let by_estimate: Vec<&str> = reports[0].measurements.iter().map(|it| &*it.advertisement_id).collect();
-        assert_eq!((by_estimate.len(), by_estimate[0], by_estimate[3]), (4, self.id("silent"), self.id("near")));
+        assert_eq!(by_estimate.len(), 4);
+        if is_estimated {
+            assert_eq!((by_estimate[0], by_estimate[3]), (self.id("silent"), self.id("near")));
+        }
         for measurement in reports.iter().flat_map(|report| &report.measurements) {
             let host = self.hosts.iter().find(|host| host.advertisement_id == measurement.advertisement_id);
             let host = host.expect("one of the hosts");
@@ -255,6 +307,58 @@ async fn search_loop_joins_the_nearest_player_who_hosts() {
     scenario.run_search_loop(&mut report).await;
     scenario.check_search_goes_on(0).await;
     scenario.restart_first();
+    scenario.check_search_goes_on(0).await;
+    report.finish();
+}
+
+/// S1-28, S1-29, S1-31: the search loop as a program in C joins the nearest game server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_in_c_joins_the_nearest_game_server() {
+    let mut report = TestReport::start("measured latency, C, game servers, SQLite").await;
+    let scenario = Scenario::start(&report, ("sqlite:fireteam.db", 1), Role::GameServer, "").await;
+    scenario.run_program(&mut report, Language::C).await;
+    report.finish();
+}
+
+/// S1-28, S1-29, S1-31: the search loop as a program in C++ joins the nearest game server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_in_cpp_joins_the_nearest_game_server() {
+    let mut report = TestReport::start("measured latency, C++, game servers, SQLite").await;
+    let scenario = Scenario::start(&report, ("sqlite:fireteam.db", 1), Role::GameServer, "").await;
+    scenario.run_program(&mut report, Language::Cpp).await;
+    report.finish();
+}
+
+/// S1-28, S1-29, S1-31: the same in C++ where players host and the ruleset lets searchers probe their machines at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_in_cpp_joins_the_nearest_player_who_hosts() {
+    let mut report = TestReport::start("measured latency, C++, players, SQLite").await;
+    let scenario = Scenario::start(&report, ("sqlite:fireteam.db", 1), Role::Client, r#"ProbePlayers="quick""#).await;
+    scenario.run_program(&mut report, Language::Cpp).await;
+    report.finish();
+}
+
+/// S1-28, S1-29, S1-31: the same with each game server in a network namespace of its own, which its delay line alone joins to that of the
+/// searcher.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn search_loop_joins_the_nearest_across_network_namespaces() {
+    let name = "measured_latency::search_loop_joins_the_nearest_across_network_namespaces";
+    if !network_namespace::is_inside() {
+        if let Err(error) = network_namespace::try_setup("unshare --net ip link set lo up") {
+            eprintln!("SKIPPED: no network namespace: {name} did NOT run; install iproute2: {error}");
+            return;
+        }
+        let _machine_lock = lock_machine().await;
+        network_namespace::run_test_inside("true", name);
+        return;
+    }
+    let mut report = TestReport::start("measured latency, network namespaces, SQLite").await;
+    let namespaces: Result<Vec<HostNamespace>, String> = host_plans().iter().map(|_| HostNamespace::start()).collect();
+    let namespaces = namespaces.expect("as in the trial");
+    assert!(are_separate(namespaces.iter()));
+    let store = ("sqlite:fireteam.db", 1);
+    let mut scenario = Scenario::start_in(namespaces, &report, store, Role::GameServer, "").await;
+    scenario.run_search_loop(&mut report).await;
     scenario.check_search_goes_on(0).await;
     report.finish();
 }

@@ -118,7 +118,7 @@ async fn panic_in_a_pass_costs_only_the_passes_of_its_queue() {
     let record = PassRecord::decode(&text).unwrap();
     assert!(record.panic.contains("planted panic in a pass"), "{}", record.panic);
     let ruleset = parse_ruleset("replay.xml", &record.ruleset_xml).unwrap();
-    let tickets = record.with_pass_input(&ruleset, |input| input.tickets.len()).unwrap();
+    let tickets = record.call_with_pass_input(&ruleset, |input| input.tickets.len()).unwrap();
     assert!((1..=2).contains(&tickets), "{tickets}");
     server.terminate();
     assert_eq!(server.wait_for_exit().exit_code, Some(0));

@@ -71,3 +71,8 @@ pub(crate) fn endpoint_bytes(endpoint: SocketAddr) -> [u8; 18] {
     bytes[16..].copy_from_slice(&endpoint.port().to_be_bytes());
     bytes
 }
+
+/// Whether two endpoints are the same. A socket of both families has IPv4 addresses in their IPv6 form.
+pub(crate) fn is_same_endpoint(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
+}

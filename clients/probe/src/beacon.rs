@@ -291,5 +291,7 @@ fn signed_bytes(endpoint: SocketAddr, hello: &Hello, beacon_id: u32, sent_us: u6
     bytes[27..29].copy_from_slice(&hello.sequence.to_be_bytes());
     bytes[29..37].copy_from_slice(&sent_us.to_be_bytes());
     bytes[37..].copy_from_slice(&beacon_id.to_be_bytes());
+    #[cfg(feature = "failpoints")]
+    crate::fail_points::leave_parts_out(&mut bytes);
     bytes
 }

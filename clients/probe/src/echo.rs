@@ -64,7 +64,7 @@ impl RepeatedQuestion {
     }
 }
 
-/// RepeatedQuestion of a quick probe.
+/// Question of a quick probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo(pub RepeatedQuestion);
 

@@ -20,7 +20,7 @@ const ANSWER_BYTES: usize = 40;
 /// Bytes of an answer after its data.
 const ANSWER_MAC_BYTES: usize = 8;
 
-/// RepeatedQuestion of an involved probe.
+/// Question of an involved probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Involved<'a> {
     /// Number, nonce, advertisement and stamp.

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use crate::address::is_same_endpoint;
 use crate::echo::{Echo, EchoReply, ProbeKey, RepeatedQuestion};
 use crate::involved::{GAME_DATA_BYTES_MAX, Involved, InvolvedReply, Verdict};
 use crate::run::{ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX, answer_timeout_from_estimate_ms};
@@ -131,9 +132,10 @@ impl HostProber {
     /// Takes a packet that arrived. Returns whether it is the first answer to a packet of this run, in time and from the host.
     pub fn handle(&mut self, packet: &[u8], from: SocketAddr, now_us: u64) -> bool {
         self.expire(now_us);
-        let is_from_host =
-            from.port() == self.target.endpoint.port() && canonical(from) == canonical(self.target.endpoint);
-        if !is_from_host || packet.get(8..16) != Some(&self.nonce) || self.finding().is_some() {
+        if !is_same_endpoint(from, self.target.endpoint)
+            || packet.get(8..16) != Some(&self.nonce)
+            || self.finding().is_some()
+        {
             return false;
         }
         if let Ok(reply) = EchoReply::decode(packet, &self.target.key) {
@@ -250,9 +252,4 @@ impl HostProber {
     fn pause(&mut self, wait_10ms: u16, now_us: u64) {
         self.may_send_at_us = self.may_send_at_us.max(now_us.saturating_add(u64::from(wait_10ms) * 10_000));
     }
-}
-
-/// Address without the IPv6 form of an IPv4 address, which a socket of both families has.
-fn canonical(endpoint: SocketAddr) -> std::net::IpAddr {
-    endpoint.ip().to_canonical()
 }

@@ -1,5 +1,6 @@
 //! Packets against independently computed ones, and against damage.
 
+mod beacon_prober;
 mod prober;
 mod responders;
 mod runs;

@@ -2,8 +2,8 @@
 
 use tonic::Code;
 
-use crate::connection::MatchmakingStream;
 use crate::error::Error;
+use crate::matchmaking_stream::MatchmakingStream;
 use crate::pb;
 use crate::random::ensure_idempotency_key;
 use crate::retrying_channel::RetryingChannel;

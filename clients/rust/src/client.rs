@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::net::UdpSocket;
 use tonic::Status;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
 #[cfg(feature = "tls")]
@@ -9,10 +10,11 @@ use tonic::transport::ClientTlsConfig;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::advertisement::{Advertisement, UpdateChannel};
-use crate::connection::{HostEvents, MatchmakingStream};
+use crate::beacons_run;
 use crate::error::Error;
 use crate::matching::MatchingOptions;
 use crate::matching_run::MatchingRun;
+use crate::matchmaking_stream::{HostEvents, MatchmakingStream};
 use crate::pb;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 use crate::pb::queue_service_client::QueueServiceClient;
@@ -147,6 +149,13 @@ impl Client {
     /// Queue loop that goes on where [`QueueingRun::saved_bytes`] was called, also in another process. `None` if the bytes are of another version.
     pub fn restored_queueing_run(&self, saved: &[u8]) -> Option<QueueingRun> {
         Some(QueueingRun::new(self.channel.clone(), Queueing::from_saved_bytes(saved, random::bytes())?))
+    }
+
+    /// Measures the round trips to the nearest beacons once, and reports the receipts. Send the token of the answer as
+    /// `SessionCompositionData.latency_token` while it is good. `None` if the server has no beacons or did not answer. It takes some seconds,
+    /// and up to a minute while the server is unavailable. Datagrams that arrive meanwhile and are no answers of beacons are lost.
+    pub async fn measure_beacons(&self, socket: &UdpSocket) -> Option<pb::ReportTripsResponse> {
+        beacons_run::measure_once(self.channel.clone(), socket).await
     }
 
     /// Opens a stream with many requests in flight, which also receives reservation events.

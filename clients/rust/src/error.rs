@@ -7,6 +7,7 @@ use thiserror::Error;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+#[cfg(feature = "runtime")]
 use crate::pb;
 
 /// Trailer with the server's retry delay, milliseconds; a negative value forbids a retry.
@@ -53,7 +54,7 @@ pub struct ServerError {
     pub retry_after: Option<Duration>,
     /// Whether the server forbids a retry.
     pub retry_forbidden: bool,
-    /// Machine-readable reason, such as `SEATS_TAKEN`: a value of [`pb::ErrorReason`] without its prefix. `None` if the
+    /// Machine-readable reason, such as `SEATS_TAKEN`: a value of [`pb::ErrorReason`](crate::pb::ErrorReason) without its prefix. `None` if the
     /// server gives none.
     pub reason: Option<String>,
     /// Details of the reason, such as the current ruleset hash. Empty for an error of one request on a [`MatchmakingStream`], which
@@ -102,6 +103,7 @@ impl Error {
     }
 
     /// Converts the error of one request on a stream that stays open.
+    #[cfg(feature = "runtime")]
     pub(crate) fn from_request_error(error: pb::RequestError) -> Self {
         let reason = reason_name(error.reason());
         let fields = if error.field.is_empty() {
@@ -154,6 +156,7 @@ impl From<&Status> for ServerError {
 }
 
 /// Name of a reason as in `ErrorInfo.reason`, such as `SEATS_TAKEN`. `None` if it is not set, or unknown to this client.
+#[cfg(feature = "runtime")]
 fn reason_name(reason: pb::ErrorReason) -> Option<String> {
     let name = reason.as_str_name().strip_prefix("ERROR_REASON_").filter(|_| reason != pb::ErrorReason::Unspecified);
     name.map(str::to_owned)
@@ -172,6 +175,7 @@ fn code_from_status(status: &Status) -> Code {
     }
 }
 
+#[cfg(feature = "runtime")]
 #[cfg(test)]
 mod tests {
     use super::*;

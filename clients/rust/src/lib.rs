@@ -9,7 +9,7 @@
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
 //! - [`Client::matching_run`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
 //!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
-//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue.
+//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -33,41 +33,66 @@
 //! All calls run on the caller's tokio runtime. The client keeps no global state, writes no logs, and reads no environment
 //! variables.
 
+#[cfg(feature = "runtime")]
 mod advertisement;
+#[cfg(feature = "runtime")]
+mod beacons_run;
+#[cfg(feature = "runtime")]
 mod client;
-mod connection;
+#[cfg(feature = "runtime")]
+mod datagrams;
 mod error;
-mod hidden;
 #[cfg(feature = "credentials")]
 mod match_credential;
+#[cfg(feature = "runtime")]
 mod match_host;
 pub mod matching;
+#[cfg(feature = "runtime")]
 pub mod matching_run;
+#[cfg(feature = "runtime")]
+mod matchmaking_stream;
 pub mod pb;
 pub mod probe;
 pub mod queueing;
+#[cfg(feature = "runtime")]
 pub mod queueing_run;
+#[cfg(feature = "runtime")]
 mod random;
+#[cfg(feature = "runtime")]
 mod ratings;
 mod retry;
+#[cfg(feature = "runtime")]
 mod retrying_channel;
+#[cfg(feature = "runtime")]
 mod search;
+mod secret_length;
+#[cfg(feature = "runtime")]
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "runtime")]
 mod ticket;
+#[cfg(feature = "runtime")]
 mod token_source;
 
+#[cfg(feature = "runtime")]
 pub use advertisement::Advertisement;
+#[cfg(feature = "runtime")]
 pub use client::Client;
-pub use connection::{HostEvent, HostEvents, MatchmakingStream, PendingResponse};
 pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, DEFAULT_REMEMBERED_CREDENTIALS_MAX};
+#[cfg(feature = "runtime")]
 pub use match_host::MatchHost;
+#[cfg(feature = "runtime")]
+pub use matchmaking_stream::{HostEvent, HostEvents, MatchmakingStream, PendingResponse};
+#[cfg(feature = "runtime")]
 pub use ratings::UserIdsOfOneSide;
 pub use retry::RetryPolicy;
+#[cfg(feature = "runtime")]
 pub use search::{Reservation, SearchSession};
+#[cfg(feature = "runtime")]
 pub use ticket::{Ticket, TicketStream};
+#[cfg(feature = "runtime")]
 pub use token_source::{Token, TokenSource};
 /// gRPC status code of a failed call.
 pub use tonic::Code;

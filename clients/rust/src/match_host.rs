@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::advertisement::Advertisement;
 use crate::client::Client;
 use crate::error::Error;
-use crate::hidden::debug_secret_length;
 use crate::pb;
+use crate::secret_length::debug_secret_length;
 
 /// Interval of the heartbeats before the server has named one.
 const FIRST_BEAT_INTERVAL: Duration = Duration::from_secs(1);

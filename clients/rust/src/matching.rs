@@ -33,6 +33,7 @@ pub use machine::{Matching, ProberDataJudge};
 pub use monotonic_time::MonotonicTime;
 pub use options::{HostedSession, MatchingOptions};
 pub use outcome::{AdvertisedSession, EndReason, Invitation, Outcome, Transmit};
+pub(crate) use packet_budget::PacketBudget;
 pub use stage::MatchingState;
 
 #[cfg(test)]

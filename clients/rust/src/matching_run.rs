@@ -1,7 +1,7 @@
 //! Search loop on a tokio runtime: makes the calls, sends and receives the probes, and waits.
 
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -10,12 +10,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::beacons_run::{BeaconsRun, FIRST_TOKEN_TIME_MAX};
+use crate::datagrams::{self, DATAGRAM_BYTES_MAX};
 use crate::error::Error;
 use crate::matching::{
     Answer, Call, CallError, CallId, EndReason, Event, HostedSession, Invitation, Matching, MatchingOptions,
     MatchingState, MonotonicTime, Outcome, ProberDataJudge, Request,
 };
 use crate::pb;
+use crate::probe::beacons::BeaconsEvent;
 use crate::probe::is_probe;
 use crate::random;
 use crate::retry::RetryPolicy;
@@ -23,10 +26,6 @@ use crate::retrying_channel::RetryingChannel;
 
 /// Events of the game that may wait for the loop.
 const EVENTS_MAX: usize = 64;
-/// Longest datagram that is received.
-const DATAGRAM_BYTES_MAX: usize = 2_048;
-/// Pause after the socket failed.
-const SOCKET_PAUSE: Duration = Duration::from_millis(20);
 
 /// The game, as a search loop needs it.
 pub trait MatchingGame {
@@ -58,6 +57,9 @@ pub enum RunEnd {
 pub struct MatchingRun {
     channel: RetryingChannel,
     matching: Matching,
+    /// Measurement of beacons, from the first [`Self::run`] on.
+    beacons: Option<BeaconsRun>,
+    measures_beacons: bool,
     start: Instant,
     calls: JoinSet<(CallId, Result<Answer, CallError>)>,
     events: mpsc::Receiver<Event>,
@@ -116,6 +118,8 @@ impl MatchingRun {
         Self {
             channel,
             matching: Matching::new(options, random::bytes()),
+            beacons: None,
+            measures_beacons: false,
             start: Instant::now(),
             calls: JoinSet::new(),
             events,
@@ -126,6 +130,13 @@ impl MatchingRun {
     /// Sets the game's judgement on the data of involved probes, while this client hosts.
     pub fn with_prober_data_judge(mut self, judge: ProberDataJudge) -> Self {
         self.matching.set_prober_data_judge(judge);
+        self
+    }
+
+    /// Measures beacons on the socket of [`Self::run`], and again before the proven round trips expire. The loop starts with the first
+    /// token, or after 4 s without one, and sends the latest with its searches, reservations and advertisements.
+    pub fn measure_beacons(mut self) -> Self {
+        self.measures_beacons = true;
         self
     }
 
@@ -145,19 +156,24 @@ impl MatchingRun {
     /// loop has ended. A client that hosts calls it again, and so does one that wants its seats released when it leaves.
     pub async fn run<Game: MatchingGame + Sync>(&mut self, socket: &UdpSocket, game: &Game) -> RunEnd {
         let mut connecting: Option<Connecting<'_>> = None;
-        let mut packet = [0; DATAGRAM_BYTES_MAX];
+        let mut buffer = [0; DATAGRAM_BYTES_MAX];
         let mut ended = None;
         // A session in which the loop was before is no result.
         let mut was_joined = self.matching.state() == MatchingState::Joined;
-        self.matching.handle(Event::Start, self.now());
+        let mut starts_at = Some(self.first_start());
         loop {
+            self.carry_out_beacons(socket).await;
+            if starts_at.is_some_and(|at| at <= Instant::now() || self.has_settled_beacons()) {
+                starts_at = None;
+                self.matching.handle(Event::Start, self.now());
+            }
             while let Some(call) = self.matching.poll_call() {
                 let channel = self.channel.clone();
                 self.calls.spawn(async move { (call.id, answer(&channel, call).await) });
             }
             while let Some(transmit) = self.matching.poll_transmit() {
-                // A packet that cannot be sent counts as lost.
-                let _ = socket.send_to(&transmit.packet, for_socket(socket, transmit.to)).await;
+                datagrams::send(socket, transmit).await;
+                self.beacons.iter_mut().for_each(BeaconsRun::note_packet);
             }
             while let Some(outcome) = self.matching.poll_outcome() {
                 match outcome {
@@ -182,31 +198,80 @@ impl MatchingRun {
                 return RunEnd::Joined;
             }
             was_joined = is_joined;
-            let timeout = self.matching.poll_timeout().map(|at| self.start + at.since(MonotonicTime::default()));
-            let event = tokio::select! {
-                Some(Ok((id, result))) = self.calls.join_next() => Event::Answer { id, result },
-                Some(event) = self.events.recv() => event,
+            let happening = tokio::select! {
+                happening = self.next_happening(starts_at) => happening,
                 (reservation_id, is_connected) = when_some(&mut connecting) => {
                     connecting = None;
-                    if is_connected { Event::Connected { reservation_id } } else { Event::ConnectFailed { reservation_id } }
+                    Happening::of_connect(reservation_id, is_connected)
                 }
-                received = socket.recv_from(&mut packet) => match received {
-                    Ok((length, from)) => match packet.get(..length) {
-                        Some(packet) if is_probe(packet) => Event::Datagram { from, packet: packet.to_vec() },
-                        Some(packet) => {
-                            game.receive(packet, from);
-                            continue;
-                        }
-                        None => continue,
-                    },
-                    Err(_) => {
-                        tokio::time::sleep(SOCKET_PAUSE).await;
-                        Event::Timeout
+                received = datagrams::receive(socket, &mut buffer) => match received {
+                    Some((packet, from)) if is_probe(packet) => Happening::Datagram { from, packet: packet.to_vec() },
+                    Some((packet, from)) => {
+                        game.receive(packet, from);
+                        continue;
                     }
+                    None => Happening::Loop(Event::Timeout),
                 },
-                () = sleep_until(timeout) => Event::Timeout,
             };
-            self.matching.handle(event, self.now());
+            self.take(happening);
+        }
+    }
+
+    /// Time at which the loop starts, unless beacons are measured sooner.
+    fn first_start(&mut self) -> Instant {
+        if self.measures_beacons && self.beacons.is_none() {
+            self.beacons = Some(BeaconsRun::start(self.channel.clone()));
+        }
+        let hold = if self.has_settled_beacons() { Duration::ZERO } else { FIRST_TOKEN_TIME_MAX };
+        Instant::now() + hold
+    }
+
+    /// Whether the loop need not wait for beacons.
+    fn has_settled_beacons(&mut self) -> bool {
+        self.beacons.as_mut().is_none_or(|beacons| beacons.beacons().is_settled())
+    }
+
+    /// Sends the packets to beacons, and passes on a new token.
+    async fn carry_out_beacons(&mut self, socket: &UdpSocket) {
+        let now = self.now();
+        let Some(beacons) = &mut self.beacons else { return };
+        for _ in 0..beacons.carry_out(socket).await {
+            self.matching.note_packet(now);
+        }
+        if let Some(token) = beacons.beacons().poll_token() {
+            self.matching.handle(Event::LatencyToken(token), now);
+        }
+    }
+
+    /// Waits for an answer, an event of the game, or a timeout.
+    async fn next_happening(&mut self, starts_at: Option<Instant>) -> Happening {
+        let timeout = self.matching.poll_timeout().map(|at| self.start + at.since(MonotonicTime::default()));
+        tokio::select! {
+            Some(Ok((id, result))) = self.calls.join_next() => Happening::Loop(Event::Answer { id, result }),
+            Some(event) = self.events.recv() => Happening::Loop(event),
+            event = async {
+                match &mut self.beacons {
+                    Some(beacons) => beacons.next_event().await,
+                    None => std::future::pending().await,
+                }
+            } => Happening::Beacons(event),
+            () = datagrams::sleep_until(timeout) => Happening::Loop(Event::Timeout),
+            () = datagrams::sleep_until(starts_at) => Happening::Loop(Event::Timeout),
+        }
+    }
+
+    fn take(&mut self, happening: Happening) {
+        let now = self.now();
+        match (happening, &mut self.beacons) {
+            (Happening::Loop(event), _) => self.matching.handle(event, now),
+            (Happening::Beacons(event), Some(beacons)) => beacons.handle(event),
+            (Happening::Beacons(_), None) => {}
+            (Happening::Datagram { from, packet }, beacons) => {
+                if let Some(beacons) = beacons {
+                    beacons.handle(BeaconsEvent::Datagram { from, packet: packet.clone() });
+                }
+                self.matching.handle(Event::Datagram { from, packet }, now);
+            }
         }
     }
 
@@ -215,27 +280,29 @@ impl MatchingRun {
     }
 }
 
+/// Event of the loop, of its measurement of beacons, or a datagram that may be for either.
+enum Happening {
+    Loop(Event),
+    Beacons(BeaconsEvent),
+    Datagram { from: SocketAddr, packet: Vec<u8> },
+}
+
+impl Happening {
+    /// The game has connected, or could not.
+    fn of_connect(reservation_id: String, is_connected: bool) -> Self {
+        Self::Loop(if is_connected {
+            Event::Connected { reservation_id }
+        } else {
+            Event::ConnectFailed { reservation_id }
+        })
+    }
+}
+
 /// Waits for a future, or for ever without one.
 async fn when_some<Output>(future: &mut Option<Pin<Box<dyn Future<Output = Output> + Send + '_>>>) -> Output {
     match future {
         Some(future) => future.await,
         None => std::future::pending().await,
-    }
-}
-
-/// Waits until a time, or for ever without one.
-async fn sleep_until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Address as the socket takes it: a socket of both families takes IPv4 addresses in their IPv6 form.
-fn for_socket(socket: &UdpSocket, to: SocketAddr) -> SocketAddr {
-    match (socket.local_addr(), to.ip()) {
-        (Ok(SocketAddr::V6(_)), IpAddr::V4(address)) => SocketAddr::new(address.to_ipv6_mapped().into(), to.port()),
-        _ => to,
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
+use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::beacons_run::{BeaconsRun, FIRST_TOKEN_TIME_MAX};
 use crate::error::Error;
 use crate::matching::{CallError, CallId, MonotonicTime};
 use crate::pb;
@@ -43,6 +46,8 @@ pub struct QueueingRun {
     watch: Option<OpenWatch>,
     events: mpsc::Receiver<QueueEvent>,
     handle: QueueingHandle,
+    /// Socket on which beacons are measured before the ticket is entered.
+    beacon_socket: Option<Arc<UdpSocket>>,
 }
 
 /// Task that watches the ticket, and what it received.
@@ -75,7 +80,7 @@ impl QueueingHandle {
     }
 }
 
-/// RepeatedQuestion to the game: its answer becomes an event.
+/// Question to the game: its answer becomes an event.
 type Asking<'game> = Pin<Box<dyn Future<Output = QueueEvent> + Send + 'game>>;
 
 impl QueueingRun {
@@ -84,7 +89,14 @@ impl QueueingRun {
         channel.retry_policy = RetryPolicy::NEVER;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let (start, calls, handle) = (Instant::now(), JoinSet::new(), QueueingHandle(sender));
-        Self { channel, queueing, start, calls, watch: None, events, handle }
+        Self { channel, queueing, start, calls, watch: None, events, handle, beacon_socket: None }
+    }
+
+    /// Measures beacons on this socket before the ticket is entered, for at most 4 s. Its token goes into the ticket. Other datagrams that
+    /// arrive meanwhile are lost.
+    pub fn measure_beacons(mut self, socket: impl Into<Arc<UdpSocket>>) -> Self {
+        self.beacon_socket = Some(socket.into());
+        self
     }
 
     /// Handle for events of the game.
@@ -105,6 +117,7 @@ impl QueueingRun {
     /// Runs until the ticket has ended. `saves` receives the bytes of [`Self::save`] each time that they may have changed.
     pub async fn run<Game: QueueGame + Sync>(&mut self, game: &Game, mut saves: impl FnMut(&[u8])) -> QueueEnd {
         let mut asking: Option<Asking<'_>> = None;
+        self.measure_before_entering().await;
         self.queueing.handle(QueueEvent::Start, self.now());
         loop {
             while let Some(call) = self.queueing.poll_call() {
@@ -150,6 +163,19 @@ impl QueueingRun {
                 }
             };
             self.queueing.handle(event, self.now());
+        }
+    }
+
+    /// Measures beacons, unless the ticket was entered before. Events of the game end it: the player may cancel.
+    async fn measure_before_entering(&mut self) {
+        let Some(socket) = self.beacon_socket.take().filter(|_| !self.queueing.is_entered()) else { return };
+        let mut beacons = BeaconsRun::start(self.channel.clone());
+        tokio::select! {
+            _ = tokio::time::timeout(FIRST_TOKEN_TIME_MAX, beacons.settle(&socket)) => {}
+            Some(event) = self.events.recv() => self.queueing.handle(event, self.now()),
+        }
+        if let Some(token) = beacons.beacons().poll_token() {
+            self.queueing.set_latency_token(token);
         }
     }
 

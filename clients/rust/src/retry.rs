@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "runtime")]
 use tonic::Code;
 
+#[cfg(feature = "runtime")]
 use crate::error::Error;
 
 /// Retry policy for calls that fail with UNAVAILABLE. Calls that fail with another code are not repeated: another attempt
@@ -36,6 +38,7 @@ impl RetryPolicy {
     ///
     /// `jitter` is uniform in [0, 1). With a retry delay from the server, the wait is that delay plus up to a quarter.
     /// Otherwise it lies between half and all of the doubled backoff. The jitter spreads clients that failed together.
+    #[cfg(feature = "runtime")]
     pub(crate) fn pause_after_error(&self, attempt: u32, error: &Error, jitter: f64) -> Option<Duration> {
         let Error::CallFailed(failure) = error else { return None };
         if failure.code != Code::Unavailable || failure.retry_forbidden {
@@ -59,6 +62,7 @@ impl RetryPolicy {
     }
 }
 
+#[cfg(feature = "runtime")]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,9 +7,10 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::connection::{self, HostEvents, MatchmakingStream};
 use crate::error::Error;
+use crate::matchmaking_stream::{self, HostEvents, MatchmakingStream};
 use crate::pb;
+use crate::pb::latency_service_client::LatencyServiceClient;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 use crate::pb::queue_service_client::QueueServiceClient;
 use crate::pb::rating_service_client::RatingServiceClient;
@@ -53,11 +54,11 @@ impl RetryingChannel {
     /// Opens a stream of core requests, without retries except for a rejected token.
     pub(crate) async fn open_core_stream_once(&self) -> Result<(MatchmakingStream, HostEvents), Error> {
         let (metadata, sent_token) = self.request_metadata().await?;
-        let result = connection::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await;
+        let result = matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await;
         match result {
             Err(error) if self.can_renew_token(&error, sent_token.as_ref()).await => {
                 let (metadata, _) = self.request_metadata().await?;
-                connection::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await
+                matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await
             }
             result => result,
         }
@@ -103,6 +104,18 @@ impl RetryingChannel {
         Call: Future<Output = Result<Response<Resp>, Status>>,
     {
         self.call_with_retries(request, |channel, request| call(MatchmakingServiceClient::new(channel), request)).await
+    }
+
+    pub(crate) async fn call_latency<Req, Resp, Call>(
+        &self,
+        request: Req,
+        call: impl Fn(LatencyServiceClient<Channel>, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
+    where
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        self.call_with_retries(request, |channel, request| call(LatencyServiceClient::new(channel), request)).await
     }
 
     pub(crate) async fn call_ratings<Req, Resp, Call>(

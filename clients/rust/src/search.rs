@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::hidden::debug_secret_length;
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
+use crate::secret_length::debug_secret_length;
 
 /// Repeated search of one party. Its limits relax with the time since the first search. The server reads that time from
 /// the search token, which this handle keeps.

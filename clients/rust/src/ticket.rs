@@ -6,10 +6,10 @@ use std::fmt;
 use tonic::Streaming;
 
 use crate::error::Error;
-use crate::hidden::debug_secret_length;
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
+use crate::secret_length::debug_secret_length;
 
 /// Ticket of a party in a queue. Dropping it does not leave the queue: the ticket expires, unless a stream watches it.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use crate::latency::beacon_vector::CompletedVector;
 use crate::latency::min_possible_round_trip_ms;
 use crate::locality::Locality;
 use crate::measure::Measure;
-use crate::probe_result::{CorrectedMeasuredRoundTrip, MeasuredRoundTrip, ProbeFinding, ProbeResults};
+use crate::probe_result::{MeasuredOrPredictedRoundTrip, MeasuredRoundTrip, ProbeFinding, ProbeResults};
 use crate::ruleset::Ruleset;
 use crate::session::{Player, RegionLatency};
 use crate::time::UnixMs;
@@ -172,7 +172,7 @@ pub(crate) fn admit_not_hidden(
             waited_ms: now.ms_since(advertisement.advertised_since),
         },
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        counted: corrected_measured_round_trip(ruleset, searcher, candidate),
+        counted: measured_or_predicted_round_trip(ruleset, searcher, candidate),
     };
     for (filter_index, hard_filter) in ruleset.hard_filters.iter().enumerate() {
         pair.evaluate_filter(hard_filter).map_err(|side| Refusal::HardFilter { filter_index, side })?;
@@ -191,11 +191,11 @@ pub(crate) fn admit_not_hidden(
 /// Round trip that counts between `searcher` and `candidate` in place of the estimate from regions or distance: the measured one,
 /// or the predicted one. A measured one is at least what light takes; an old one is at least the estimate.
 #[inline]
-pub fn corrected_measured_round_trip(
+pub fn measured_or_predicted_round_trip(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
-) -> Option<CorrectedMeasuredRoundTrip> {
+) -> Option<MeasuredOrPredictedRoundTrip> {
     if !searcher.probes.is_empty()
         && let Some(counted) = counted_probe(ruleset, searcher, candidate)
     {
@@ -208,19 +208,19 @@ fn predicted_round_trip(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
-) -> Option<CorrectedMeasuredRoundTrip> {
+) -> Option<MeasuredOrPredictedRoundTrip> {
     let predictor = searcher.predictor.as_ref()?;
     let predicted = predictor.round_trip(ruleset, &candidate.advertisement.session, candidate.completed_vector);
-    predicted.map(CorrectedMeasuredRoundTrip::Predicted)
+    predicted.map(MeasuredOrPredictedRoundTrip::Predicted)
 }
 
-/// Result of [`corrected_measured_round_trip`] for a searcher that has probed. Few have, so it is kept out of the path of the others.
+/// Result of [`measured_or_predicted_round_trip`] for a searcher that has probed. Few have, so it is kept out of the path of the others.
 #[cold]
 fn counted_probe(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
-) -> Option<CorrectedMeasuredRoundTrip> {
+) -> Option<MeasuredOrPredictedRoundTrip> {
     let result = searcher.probes.of_advert(candidate.advertisement.id)?;
     let ProbeFinding::Answered(reported) = result.finding else { return None };
     let (one, other) = (searcher.session_view(), candidate.session_view());
@@ -231,7 +231,7 @@ fn counted_probe(
         round_trip_ms = estimated.map_or(round_trip_ms, |estimated| round_trip_ms.max(estimated));
     }
     let is_as_measured = round_trip_ms == reported.round_trip_ms;
-    Some(CorrectedMeasuredRoundTrip::Measured {
+    Some(MeasuredOrPredictedRoundTrip::Measured {
         measured: MeasuredRoundTrip { round_trip_ms, ..reported },
         is_as_measured,
     })

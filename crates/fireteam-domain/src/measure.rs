@@ -7,6 +7,10 @@ pub enum Measure {
     AttributeDifference(usize),
     /// Round trip between the two sides, milliseconds.
     Latency,
+    /// Round trip between the two sides, less the least round trip of one side to a region, milliseconds: how much worse the other
+    /// side is than the best that the searcher can have. Below 0 if the other side is nearer than each region. Unknown without round
+    /// trips to regions. In soft filters only.
+    DeltaPing,
     /// Chord between the two sides' localities, miles.
     Distance,
     /// Share of lost packets of the searcher's probe, percent. Unknown without a probe. In soft filters only.

@@ -52,7 +52,7 @@ pub struct PacketLossPercent {
 
 /// Round trip that counts between two parties in place of the estimate from regions or distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CorrectedMeasuredRoundTrip {
+pub enum MeasuredOrPredictedRoundTrip {
     /// Measured by a searching party.
     Measured {
         /// The measurement, with the round trip that counts.
@@ -76,7 +76,7 @@ pub struct PredictedRoundTrip {
     pub high_ms: f64,
 }
 
-impl CorrectedMeasuredRoundTrip {
+impl MeasuredOrPredictedRoundTrip {
     /// The round trip, milliseconds.
     pub fn round_trip_ms(&self) -> f64 {
         match self {

@@ -6,9 +6,9 @@
 //! | 100 points of difference alone                     | 0.02  |
 //! | 10 ms of latency alone, lower is better            | 0.02  |
 
-use crate::filter::{AdvertisementView, Searcher, SessionView, corrected_measured_round_trip, measure_between};
+use crate::filter::{AdvertisementView, Searcher, SessionView, measure_between, measured_or_predicted_round_trip};
 use crate::measure::Measure;
-use crate::probe_result::CorrectedMeasuredRoundTrip;
+use crate::probe_result::MeasuredOrPredictedRoundTrip;
 use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
 
 /// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order, and the cost of avoided
@@ -29,7 +29,8 @@ pub fn worse_of_both_scores(ruleset: &Ruleset, one: &SessionView<'_>, other: &Se
     };
     // Only terms that read one side's value differ between the directions.
     let is_one_sided = |soft: &SoftFilter| {
-        soft.mode == SoftFilterDistance::LowerIsBetter && matches!(soft.measure, Measure::AttributeDifference(_))
+        soft.mode == SoftFilterDistance::LowerIsBetter
+            && matches!(soft.measure, Measure::AttributeDifference(_) | Measure::DeltaPing)
     };
     let score: f64 = directed_score(one, other);
     if ruleset.soft_filters.iter().any(is_one_sided) { score.max(directed_score(other, one)) } else { score }
@@ -43,7 +44,7 @@ pub(crate) fn soft_filter_terms(
     mut on_term: impl FnMut(f64),
 ) {
     // Costs more than all terms if it is predicted.
-    let counted = corrected_measured_round_trip(ruleset, searcher, candidate);
+    let counted = measured_or_predicted_round_trip(ruleset, searcher, candidate);
     let (searcher, candidate) = (searcher.session_view(), candidate.session_view());
     for soft in &ruleset.soft_filters {
         on_term(soft_filter_term_of_sessions(ruleset, soft, &searcher, &candidate, counted));
@@ -57,7 +58,7 @@ pub fn soft_filter_term(
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
 ) -> f64 {
-    let counted = corrected_measured_round_trip(ruleset, searcher, candidate);
+    let counted = measured_or_predicted_round_trip(ruleset, searcher, candidate);
     soft_filter_term_of_sessions(ruleset, soft, &searcher.session_view(), &candidate.session_view(), counted)
 }
 
@@ -67,7 +68,7 @@ pub fn soft_filter_term_of_sessions(
     soft: &SoftFilter,
     searcher: &SessionView<'_>,
     candidate: &SessionView<'_>,
-    counted: Option<CorrectedMeasuredRoundTrip>,
+    counted: Option<MeasuredOrPredictedRoundTrip>,
 ) -> f64 {
     let distance = match (soft.mode, soft.measure) {
         (SoftFilterDistance::Difference, Measure::AttributeDifference(index)) => {
@@ -78,8 +79,8 @@ pub fn soft_filter_term_of_sessions(
             candidate.attribute_values.number(index).map(|value| soft.normalize(value))
         }
         // Distance only estimates latency; a measured round trip replaces it.
-        (_, Measure::Distance) if matches!(counted, Some(CorrectedMeasuredRoundTrip::Measured { .. })) => Some(0.0),
-        (_, Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter) => {
+        (_, Measure::Distance) if matches!(counted, Some(MeasuredOrPredictedRoundTrip::Measured { .. })) => Some(0.0),
+        (_, Measure::Latency | Measure::DeltaPing | Measure::Distance | Measure::PacketLoss | Measure::Jitter) => {
             measure_between(ruleset, soft.measure, searcher, candidate, counted).map(|value| soft.normalize(value))
         }
     };

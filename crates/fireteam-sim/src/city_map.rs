@@ -4,9 +4,10 @@ use serde::Deserialize;
 
 use crate::ScenarioError;
 use crate::latency_matrix::LatencyMatrix;
+use crate::round_trips::{RoundTrips, RouteEndpoint};
 use crate::scenario::Scenario;
 use fireteam_domain::latency::LatencyModel;
-use fireteam_domain::locality::{KM_PER_MILE, Locality};
+use fireteam_domain::locality::Locality;
 use fireteam_domain::location_privacy::{RegionPlaces, coarsen_region_latencies, snap_to_equal_width_grid};
 use fireteam_domain::session::RegionLatency;
 
@@ -41,7 +42,8 @@ pub struct City {
     pub utc_offset_hours: f64,
     /// Share of all players.
     pub population_weight: f64,
-    location: Locality,
+    /// Exact location.
+    pub(crate) location: Locality,
 }
 
 /// Cities, regions and round trips.
@@ -170,37 +172,6 @@ impl CityMap {
             }
         }
         None
-    }
-}
-
-/// Round trips between locations.
-struct RoundTrips<'a> {
-    latency_model: &'a LatencyModel,
-    matrix: Option<&'a LatencyMatrix>,
-    last_mile_ms: f64,
-}
-
-/// Location and, with a matrix, its nearest site and the distance to it in miles.
-struct RouteEndpoint {
-    location: Locality,
-    nearest_site: (usize, f64),
-}
-
-impl RoundTrips<'_> {
-    fn endpoint_at(&self, location: Locality) -> RouteEndpoint {
-        RouteEndpoint { location, nearest_site: self.matrix.map_or((0, 0.0), |matrix| matrix.nearest_site(location)) }
-    }
-
-    fn round_trip_between_ms(&self, from: &RouteEndpoint, to: &RouteEndpoint) -> f64 {
-        let measured = self.matrix.and_then(|matrix| matrix.round_trip_ms(from.nearest_site.0, to.nearest_site.0));
-        match measured {
-            // The latency model's slope covers the distance from a location to its site.
-            Some(ms) => {
-                let km_to_sites = (from.nearest_site.1 + to.nearest_site.1) * KM_PER_MILE / 1000.0;
-                ms + self.last_mile_ms + self.latency_model.ms_per_1000_km * km_to_sites
-            }
-            None => self.latency_model.round_trip_ms(from.location.chord_miles(to.location)),
-        }
     }
 }
 

@@ -5,7 +5,8 @@
 
 use serde::Serialize;
 
-use crate::statistics::SimStatistics;
+use crate::search_statistics::SearchStatistics;
+use crate::statistics::{Percentiles, SimStatistics};
 
 /// Statistic that is compared.
 struct ComparedStatistic {
@@ -36,7 +37,11 @@ const COMPARED_STATISTICS: &[ComparedStatistic] = &[
         unit: "% of tickets",
         value_of: |statistics| percentage(statistics.tickets.gave_up, statistics.tickets.entered),
     },
-    ComparedStatistic { name: "matches begun", unit: "", value_of: |statistics| Some(statistics.matches.begun as f64) },
+    ComparedStatistic {
+        name: "matches begun",
+        unit: "",
+        value_of: |statistics| value_if_any(statistics.worlds.into(), statistics.matches.begun as f64),
+    },
     ComparedStatistic {
         name: "checks failed",
         unit: "% of matches",
@@ -86,7 +91,44 @@ const COMPARED_STATISTICS: &[ComparedStatistic] = &[
         unit: "ms",
         value_of: |statistics| value_if_any(statistics.regret_ms.count, statistics.regret_ms.mean),
     },
+    ComparedStatistic {
+        name: "searches: round trip, mean",
+        unit: "ms",
+        value_of: |statistics| mean_of_searches(statistics, |searches| searches.round_trip_ms),
+    },
+    ComparedStatistic {
+        name: "searches: round trip, p90",
+        unit: "ms",
+        value_of: |statistics| {
+            let round_trip_ms = statistics.searches.first()?.round_trip_ms;
+            value_if_any(round_trip_ms.count, round_trip_ms.p90)
+        },
+    },
+    ComparedStatistic {
+        name: "searches: round trip regret, mean",
+        unit: "ms",
+        value_of: |statistics| mean_of_searches(statistics, |searches| searches.regret_ms),
+    },
+    ComparedStatistic {
+        name: "searches: probes, mean",
+        unit: "packets",
+        value_of: |statistics| {
+            let quick = mean_of_searches(statistics, |searches| searches.quick_packets)?;
+            Some(quick + mean_of_searches(statistics, |searches| searches.involved_packets)?)
+        },
+    },
+    ComparedStatistic {
+        name: "searches: time to a session, mean",
+        unit: "s",
+        value_of: |statistics| mean_of_searches(statistics, |searches| searches.seeking_s),
+    },
 ];
+
+/// Mean of a statistic of the searches. Each ruleset of a comparison has at most one source.
+fn mean_of_searches(statistics: &SimStatistics, values: fn(&SearchStatistics) -> Percentiles) -> Option<f64> {
+    let values = values(statistics.searches.first()?);
+    value_if_any(values.count, values.mean)
+}
 
 /// One statistic under two rulesets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -182,6 +224,7 @@ mod tests {
         let statistics = |&waited_ms: &u32| {
             SimStatistics::from_tally(
                 &SimTally {
+                    world_count: 1,
                     matched_waits: vec![WaitSample { waited_ms, party_size: 1, city: 0 }],
                     ..SimTally::default()
                 },

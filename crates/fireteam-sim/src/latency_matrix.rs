@@ -113,6 +113,11 @@ impl LatencyMatrix {
         self.sites.is_empty()
     }
 
+    /// Locations of the sites.
+    pub fn sites(&self) -> &[Locality] {
+        &self.sites
+    }
+
     /// Index of the site nearest to a location, and the distance in miles.
     pub fn nearest_site(&self, location: Locality) -> (usize, f64) {
         let distance_miles = |site: usize| self.sites[site].chord_miles(location);

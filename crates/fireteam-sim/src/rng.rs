@@ -28,6 +28,12 @@ pub enum RngPurpose {
     GeneratedId = 8,
     /// Rating study.
     Study = 9,
+    /// Sessions that searches may join.
+    SearchedSession = 10,
+    /// Start and city of a search, and the keys of its loop.
+    Search = 11,
+    /// Packets and calls of a search.
+    SearchPacket = 12,
 }
 
 /// Random stream for a purpose and its `index`-th use by `subject`, in the world of `seed`.

@@ -1,22 +1,27 @@
 //! Scenario of a simulation: number of players, activity, patience, skill and ready check behavior. Read from TOML;
 //! some scenarios are bundled.
 
+mod search_settings;
+
 use fireteam_domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
 use serde::Deserialize;
 
 use crate::ScenarioError;
 
+pub use search_settings::SearchSettings;
+
 /// Maximum size of a scenario in bytes.
 pub const SCENARIO_BYTES_MAX: usize = 64 * 1024;
 
 /// Names and contents of the bundled scenarios.
-pub const BUNDLED_SCENARIOS: [(&str, &str); 6] = [
+pub const BUNDLED_SCENARIOS: [(&str, &str); 7] = [
     ("launch_day", include_str!("../../../scenarios/launch_day.toml")),
     ("leagues", include_str!("../../../scenarios/leagues.toml")),
     ("low", include_str!("../../../scenarios/low.toml")),
     ("night", include_str!("../../../scenarios/night.toml")),
     ("normal", include_str!("../../../scenarios/normal.toml")),
     ("outliers_evening", include_str!("../../../scenarios/outliers_evening.toml")),
+    ("searches", include_str!("../../../scenarios/searches.toml")),
 ];
 
 /// Scenario. Fields that a file leaves out have the values of `normal`.
@@ -55,6 +60,8 @@ pub struct Scenario {
     pub nat_percent: [f64; 3],
     /// A player far from all others.
     pub outlier: Option<SingleOutlierSpec>,
+    /// Searches of sessions, with probes. Without it, none are simulated.
+    pub latency: Option<SearchSettings>,
 }
 
 /// Distribution of true skill, in Elo points for any rating system: 400 points mean odds of ten to one.
@@ -131,6 +138,7 @@ impl Default for Scenario {
             location_grid_degrees: DEFAULT_SESSION_GRID_DEGREES,
             nat_percent: [45.0, 45.0, 10.0],
             outlier: None,
+            latency: None,
         }
     }
 }
@@ -218,7 +226,8 @@ impl Scenario {
                 10_000.0,
             ),
         ];
-        for (field, value, lowest, highest) in bounds {
+        let of_searches = self.latency.iter().flat_map(SearchSettings::bounds);
+        for (field, value, lowest, highest) in bounds.into_iter().chain(of_searches) {
             if !(lowest..=highest).contains(&value) {
                 return Err(format!("{field} is {value}; use {lowest} to {highest}"));
             }
@@ -259,6 +268,13 @@ mod tests {
     }
 
     #[test]
+    fn scenario_defaults_of_searches_equal_the_searches_scenario() {
+        let searches = Scenario::bundled("searches").unwrap();
+        assert_eq!(searches.latency, Some(SearchSettings::default()));
+        assert_eq!(Scenario::parse("x.toml", "[latency]").unwrap().latency, searches.latency);
+    }
+
+    #[test]
     fn scenario_error_names_the_field_and_its_range() {
         let check = |text: &str, expected: &str| {
             let error = Scenario::parse("x.toml", text).unwrap_err().to_string();
@@ -269,6 +285,13 @@ mod tests {
         check("hours = nan", "hours is NaN");
         check("[activity]\nby_hour = [1.0]", "activity.by_hour is invalid; use 24 to 24 numbers");
         check("party_percent = [0.0]", "at least one above 0");
+        check("[latency]\nbeacons = 65", "latency.beacons is 65; use 0 to 64");
+        check("[latency]\nfloors = 33", "latency.floors is 33; use 0 to 32");
+        check("[latency]\nloss = 1.0", "latency.loss is 1; use 0 to 0.9");
+        check("[latency]\njitter_ms = -1.0", "latency.jitter_ms is -1; use 0 to 1000");
+        check("[latency]\nsessions = 0", "latency.sessions is 0; use 1 to 1000");
+        check("[latency]\nsearches = 0", "latency.searches is 0; use 1 to 100000");
+        check("[latency]\nbeacon = 5", "unknown field `beacon`");
         check("[ready]\naccept_percent = 90.0\ndecline_percent = 20.0", "ready.decline_percent is 20");
     }
 }

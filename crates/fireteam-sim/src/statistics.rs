@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::city_map::CityMap;
+use crate::search_statistics::SearchStatistics;
 use crate::tally::{CALIBRATION_BANDS, FavoriteSample, SimTally};
+
+pub use crate::percentiles::Percentiles;
 
 /// Statistics of one or several worlds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,6 +53,8 @@ pub struct SimStatistics {
     pub passes: PassStatistics,
     /// Results of the outlier, if the scenario has one.
     pub outlier: Option<OutlierStatistics>,
+    /// Simulated searches, one entry for each source of round trips.
+    pub searches: Vec<SearchStatistics>,
 }
 
 /// Results of tickets that entered while the world was counted.
@@ -86,23 +91,6 @@ pub struct MatchOutcomeCounts {
     pub unanswered: u64,
     /// Matches without a game server.
     pub no_server: u64,
-}
-
-/// Percentiles by nearest rank, with mean and maximum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Percentiles {
-    /// Number of values; all other fields are 0 if it is 0.
-    pub count: u64,
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 90th percentile.
-    pub p90: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// Maximum.
-    pub max: f64,
 }
 
 /// Rule and the number of its refusals.
@@ -170,27 +158,6 @@ pub struct OutlierStatistics {
     pub chance_percent: Percentiles,
 }
 
-impl Percentiles {
-    /// Percentiles of `values`.
-    pub fn from_values(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        if values.is_empty() {
-            return Self::default();
-        }
-        values.sort_unstable_by(f64::total_cmp);
-        let count = values.len();
-        let percentile = |percent: usize| values[(count * percent).div_ceil(100).clamp(1, count) - 1];
-        Self {
-            count: count as u64,
-            mean: values.iter().sum::<f64>() / count as f64,
-            p50: percentile(50),
-            p90: percentile(90),
-            p99: percentile(99),
-            max: values[count - 1],
-        }
-    }
-}
-
 impl SimStatistics {
     /// Statistics of a tally. `map` gives the regions of the cities.
     pub fn from_tally(tally: &SimTally, map: &CityMap) -> Self {
@@ -255,6 +222,11 @@ impl SimStatistics {
                     outlier.win_probabilities.iter().map(|probability| probability * 100.0),
                 ),
             }),
+            searches: tally
+                .searches
+                .iter()
+                .map(|(source, searches)| SearchStatistics::from_tally(*source, searches))
+                .collect(),
         }
     }
 }
@@ -313,16 +285,6 @@ fn mean_probability_and_win_share<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_nearest_ranks_without_interpolation() {
-        let percentiles = Percentiles::from_values((1..=10).map(f64::from));
-        assert_eq!(
-            (percentiles.count, percentiles.mean, percentiles.p50, percentiles.p90, percentiles.p99, percentiles.max),
-            { (10, 5.5, 5.0, 9.0, 10.0, 10.0) }
-        );
-        assert_eq!(Percentiles::from_values([]), Percentiles::default());
-    }
 
     #[test]
     fn favorite_calibration_compares_predictions_with_results() {

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use fireteam_domain::queue::report::PassReport;
 
+use crate::latency_source::LatencySource;
+use crate::search_tally::SearchTally;
+
 /// Number of bands of predicted probability.
 pub const CALIBRATION_BANDS: usize = 10;
 
@@ -52,6 +55,8 @@ pub struct SimTally {
     pub samples_per_minute: Vec<[u32; 2]>,
     /// Samples of the outlier, if the scenario has one.
     pub outlier: Option<OutlierPartyTally>,
+    /// Simulated searches, by the source of the round trips by which they chose.
+    pub searches: BTreeMap<LatencySource, SearchTally>,
 }
 
 /// Wait of one ticket.
@@ -124,6 +129,9 @@ impl SimTally {
             outlier.matched_waits_ms.extend(other.matched_waits_ms);
             outlier.gave_up_count += other.gave_up_count;
             outlier.win_probabilities.extend(other.win_probabilities);
+        }
+        for (source, searches) in other.searches {
+            self.searches.entry(source).or_default().merge(searches);
         }
     }
 

@@ -82,7 +82,12 @@ impl EntryPoint {
         if wire.user_ids.is_empty() {
             problems.add("user_ids", "is empty; name at least one user");
         }
-        let users = user_keys_from_ids(&wire.user_ids, "user_ids", &mut problems);
+        let users = field_checks::checked_user_keys_from_ids(
+            &wire.user_ids,
+            limit::RATING_USERS_PER_CALL_MAX,
+            "user_ids",
+            &mut problems,
+        );
         problems.into_result((set_id, users))
     }
 
@@ -149,7 +154,12 @@ impl EntryPoint {
             if side.user_ids.is_empty() {
                 problems.add(&path, "is empty; name at least one user");
             }
-            let users = user_keys_from_ids(&side.user_ids, &path, &mut problems);
+            let users = field_checks::checked_user_keys_from_ids(
+                &side.user_ids,
+                limit::RATING_USERS_PER_CALL_MAX,
+                &path,
+                &mut problems,
+            );
             for (position, user) in users.iter().enumerate() {
                 if !seen.insert(*user) {
                     problems
@@ -323,15 +333,4 @@ fn parse_player_key(text: &str, path: &str, problems: &mut FieldErrors) -> UserK
         problems.add(path, field_checks::invalid_id_message(text, field_checks::PLAYER_KEY_OBTAINED_FROM));
         UserKey::from_bytes([0; 16])
     })
-}
-
-/// Reads user keys, in the order of the request.
-fn user_keys_from_ids(wire: &[String], path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
-    if !field_checks::check_list_len(wire.len(), limit::RATING_USERS_PER_CALL_MAX, path, problems) {
-        return Vec::new();
-    }
-    for (index, user) in wire.iter().enumerate() {
-        field_checks::check_required_text(user, format_args!("{path}[{index}]"), problems);
-    }
-    wire.iter().map(|user| UserKey::from_name(user)).collect()
 }

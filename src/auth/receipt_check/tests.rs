@@ -131,7 +131,8 @@ fn no_forged_receipt_counts_below_the_true_round_trip() {
     let mut rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut below = |limit: u64| rng.next_u64() % limit;
     let mut counted = 0;
-    for round in 0..(1_000_000.0 * scale) as u32 {
+    let receipts = (1_000_000.0 * scale) as u32;
+    for round in 0..receipts {
         let mut packet = genuine[below(64) as usize];
         let (mut subject, mut now) = (Some(user()), NOW);
         let nearer_us = 1 + below(u64::from(TRUE_ROUND_TRIP_US) - 1) as u32;
@@ -173,6 +174,7 @@ fn no_forged_receipt_counts_below_the_true_round_trip() {
             assert!(TRUE_ROUND_TRIP_US <= measured.round_trip_us, "round {round}: {measured:?}");
         }
     }
+    println!("LAT-5 of {receipts} receipts {counted} count, and 0 of them below the true round trip, goal 0");
     assert!(0 < counted, "replays by the same user count");
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::sim::latency_source::LatencySource;
+
 /// Maximum number of worlds in one run.
 const SEEDS_MAX: u32 = 1_000;
 
@@ -11,7 +13,7 @@ pub struct SimulateFlags {
     /// Ruleset file.
     #[arg(value_name = "RULESET", required_unless_present = "compare")]
     pub(super) ruleset: Option<PathBuf>,
-    /// Scenario: low, normal, launch_day, leagues, outliers_evening, night, or a .toml file.
+    /// Scenario: low, normal, launch_day, leagues, outliers_evening, night, searches, or a .toml file.
     #[arg(long, value_name = "NAME|FILE", default_value = "normal")]
     pub(super) scenario: String,
     /// First seed; the same seed gives the same world.
@@ -35,7 +37,16 @@ pub struct SimulateFlags {
     /// Site locations of --latencies, CSV file with id, latitude, longitude [default: servers*.csv beside it].
     #[arg(long, value_name = "CSV", requires = "latencies")]
     pub(super) latency_sites: Option<PathBuf>,
+    /// Round trips by which the scenario's searches choose a session: distance, predicted or measured; with --compare one for both,
+    /// or two, as distance,measured [default: all three; with --compare measured].
+    #[arg(long, value_name = "SOURCE", value_delimiter = ',', value_parser = parse_latency_source)]
+    pub(super) latency_source: Vec<LatencySource>,
     /// Compare two rulesets on the same players.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "ruleset")]
     pub(super) compare: Option<Vec<PathBuf>>,
+}
+
+fn parse_latency_source(text: &str) -> Result<LatencySource, String> {
+    let found = LatencySource::ALL.into_iter().find(|source| source.as_str() == text);
+    found.ok_or_else(|| "use distance, predicted or measured".to_owned())
 }

@@ -19,6 +19,9 @@ pub(super) fn simulation_page(header: &str, statistics: &SimStatistics, tally: &
         ],
     )?);
     plots.push(round_trip_plot("", tally)?);
+    if !tally.searches.is_empty() {
+        plots.push(search_regret_plot(tally)?);
+    }
     plots.push(calibration_plot(statistics)?);
     let series = |index: usize, name: &str| Series {
         name: name.into(),
@@ -88,6 +91,15 @@ fn round_trip_plot(name: &str, tally: &SimTally) -> anyhow::Result<String> {
         cumulative_series(format!("{name}regret"), to_f64(&tally.round_trip_regrets_ms)),
     ];
     line_plot("Round trips", ("ms", SHARE_AXIS_LABEL), &series)
+}
+
+/// Regret of searches by the source of the round trips by which they chose.
+fn search_regret_plot(tally: &SimTally) -> anyhow::Result<String> {
+    let series = tally.searches.iter().map(|(source, searches)| {
+        cumulative_series(source.as_str(), searches.joined.iter().map(|search| search.regret_ms))
+    });
+    let series: Vec<Series> = series.collect();
+    line_plot("Round trip regret of searches", ("ms", SHARE_AXIS_LABEL), &series)
 }
 
 /// Predicted win probability of favorites against their share of wins.

@@ -11,7 +11,9 @@ use crate::domain::ruleset::Ruleset;
 use crate::rules;
 use crate::sim::city_map::CityMap;
 use crate::sim::latency_matrix::{self, LatencyMatrix};
+use crate::sim::latency_source::LatencySource;
 use crate::sim::scenario::{self, Scenario};
+use crate::sim::search_map::SearchMap;
 use crate::sim::world;
 
 /// Loaded input.
@@ -26,25 +28,55 @@ pub(super) struct RulesetWithCityMap {
     pub(super) file: PathBuf,
     pub(super) ruleset: Ruleset,
     pub(super) city_map: CityMap,
+    /// Map of the scenario's searches, if it has any.
+    pub(super) search_map: Option<SearchMap>,
+    /// Sources of round trips by which the searches choose, each in a run of its own.
+    pub(super) latency_sources: Vec<LatencySource>,
 }
 
 pub(super) fn load_input(flags: &SimulateFlags, files: &[PathBuf]) -> anyhow::Result<SimulationInput> {
     let scenario = load_scenario(flags)?;
+    let latency_sources = latency_sources(flags, &scenario, files.len())?;
     let matrix = flags
         .latencies
         .as_deref()
         .map(|pings| load_latency_matrix(pings, flags.latency_sites.as_deref()))
         .transpose()?;
-    let ruleset_with_city_map = |file: &PathBuf| {
+    let ruleset_with_city_map = |(file, latency_sources): (&PathBuf, Vec<LatencySource>)| {
         let ruleset = load_ruleset(file)?;
         let city_map = world::build_city_map(&scenario, &ruleset, matrix.as_ref())?;
-        Ok(RulesetWithCityMap { file: file.clone(), ruleset, city_map })
+        let search_map = SearchMap::build(&scenario, &ruleset.latency_model, matrix.as_ref(), &city_map)?;
+        Ok(RulesetWithCityMap { file: file.clone(), ruleset, city_map, search_map, latency_sources })
     };
-    let rulesets: Vec<RulesetWithCityMap> = files.iter().map(ruleset_with_city_map).collect::<anyhow::Result<_>>()?;
-    if let Some(loaded) = rulesets.iter().find(|loaded| loaded.ruleset.queue.is_none()) {
-        bail!("{}: ruleset has no <Queue>; use a ruleset with a queue", loaded.file.display());
+    let rulesets: Vec<RulesetWithCityMap> =
+        files.iter().zip(latency_sources).map(ruleset_with_city_map).collect::<anyhow::Result<_>>()?;
+    if scenario.latency.is_none()
+        && let Some(loaded) = rulesets.iter().find(|loaded| loaded.ruleset.queue.is_none())
+    {
+        let file = loaded.file.display();
+        bail!("{file}: ruleset has no <Queue>; use a ruleset with a queue, or a scenario with [latency]");
     }
     Ok(SimulationInput { scenario, rulesets, has_measured_latencies: matrix.is_some() })
+}
+
+/// Sources of each ruleset. A comparison needs one of each, otherwise the default is to run all.
+fn latency_sources(
+    flags: &SimulateFlags,
+    scenario: &Scenario,
+    ruleset_count: usize,
+) -> anyhow::Result<Vec<Vec<LatencySource>>> {
+    let named = &flags.latency_source;
+    if scenario.latency.is_none() && !named.is_empty() {
+        bail!("--latency-source: the scenario has no searches; add [latency] to it");
+    }
+    match (ruleset_count, named.as_slice()) {
+        (2, []) => Ok(vec![vec![LatencySource::Measured]; 2]),
+        (2, [both]) => Ok(vec![vec![*both]; 2]),
+        (2, [first, second]) => Ok(vec![vec![*first], vec![*second]]),
+        (2, _) => bail!("--latency-source names {} sources; use one or two with --compare", named.len()),
+        (_, []) => Ok(vec![LatencySource::ALL.to_vec()]),
+        (_, _) => Ok(vec![named.clone()]),
+    }
 }
 
 fn load_ruleset(file: &Path) -> anyhow::Result<Ruleset> {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::domain::ruleset::Ruleset;
+use crate::cli::simulate::input::RulesetWithCityMap;
 use crate::sim::ScenarioError;
-use crate::sim::city_map::CityMap;
 use crate::sim::scenario::Scenario;
+use crate::sim::search_world::SearchWorld;
 use crate::sim::tally::SimTally;
 use crate::sim::world::SimWorld;
 
@@ -22,7 +22,7 @@ const WORLD_THREADS_MAX: usize = 64;
 /// Runs every seed with every ruleset. Returns, per ruleset, the tallies in the order of the seeds.
 pub(super) fn run_worlds(
     scenario: &Scenario,
-    rulesets: &[(&Ruleset, &CityMap)],
+    rulesets: &[RulesetWithCityMap],
     seeds: &[u64],
 ) -> Result<Vec<Vec<SimTally>>, ScenarioError> {
     let job_count = rulesets.len() * seeds.len();
@@ -34,8 +34,7 @@ pub(super) fn run_worlds(
         loop {
             let job = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = results.get(job) else { break };
-            let (ruleset, map) = rulesets[job / seeds.len()];
-            let result = run_world(scenario, ruleset, map, seeds[job % seeds.len()], &bar);
+            let result = run_world(scenario, &rulesets[job / seeds.len()], seeds[job % seeds.len()], &bar);
             *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(result);
         }
     };
@@ -50,20 +49,29 @@ pub(super) fn run_worlds(
     Ok(tallies.chunks(seeds.len()).map(<[SimTally]>::to_vec).collect())
 }
 
+/// Runs the queue of a ruleset, if it has one, and the searches of the scenario, if it has any.
 fn run_world(
     scenario: &Scenario,
-    ruleset: &Ruleset,
-    map: &CityMap,
+    loaded: &RulesetWithCityMap,
     seed: u64,
     bar: &ProgressBar,
 ) -> Result<SimTally, ScenarioError> {
-    let world = SimWorld::new(scenario, ruleset, map, seed)?;
     let mut shown = 0;
-    let tally = world.run(&mut |share| {
-        let progress = (share * PROGRESS_STEPS_PER_WORLD as f64) as u64;
-        bar.inc(progress.saturating_sub(shown));
-        shown = shown.max(progress);
-    });
+    let mut tally = if loaded.ruleset.queue.is_some() {
+        SimWorld::new(scenario, &loaded.ruleset, &loaded.city_map, seed)?.run(&mut |share| {
+            let progress = (share * PROGRESS_STEPS_PER_WORLD as f64) as u64;
+            bar.inc(progress.saturating_sub(shown));
+            shown = shown.max(progress);
+        })
+    } else {
+        SimTally::default()
+    };
+    for source in &loaded.latency_sources {
+        let map = loaded.search_map.as_ref();
+        if let Some(searches) = map.and_then(|map| SearchWorld::new(scenario, &loaded.ruleset, map, *source, seed)) {
+            tally.searches.insert(*source, searches.run());
+        }
+    }
     bar.inc(PROGRESS_STEPS_PER_WORLD.saturating_sub(shown));
     Ok(tally)
 }

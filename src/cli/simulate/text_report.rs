@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use crate::cli::simulate::input::SimulationInput;
+use crate::cli::simulate::search_report;
 use crate::domain::ruleset::Ruleset;
 use crate::sim::comparison::StatisticDelta;
 use crate::sim::statistics::{FavoriteCalibration, Percentiles, RuleCount, SimStatistics};
@@ -37,12 +38,23 @@ pub(super) fn format_header(
     let (players, parties, newcomers) =
         (statistics.players / worlds, statistics.parties / worlds, statistics.newcomers / worlds);
     let _ = writeln!(text, "{seeds}: {hours} h counted after {warm_up} min of warm-up; {latency_source}");
-    let _ = writeln!(text, "{players} players in {parties} parties, {newcomers} of them never rated before");
+    if statistics.worlds > 0 {
+        let _ = writeln!(text, "{players} players in {parties} parties, {newcomers} of them never rated before");
+    }
+    if let Some(searches) = &scenario.latency {
+        text.push_str(&search_report::format_settings(searches));
+    }
     text
 }
 
-/// All statistics of a ruleset.
+/// All statistics of a ruleset: those of its queue, if it has one, and those of the searches.
 pub(super) fn format_statistics(statistics: &SimStatistics) -> String {
+    let of_queue = if statistics.worlds > 0 { format_queue_statistics(statistics) } else { String::new() };
+    let between = if of_queue.is_empty() || statistics.searches.is_empty() { "" } else { "\n" };
+    format!("{of_queue}{between}{}", search_report::format_searches(&statistics.searches))
+}
+
+fn format_queue_statistics(statistics: &SimStatistics) -> String {
     let mut text = String::new();
     let (tickets, matches) = (&statistics.tickets, &statistics.matches);
     let share = |part: u64| 100.0 * part as f64 / tickets.entered.max(1) as f64;

@@ -1,6 +1,6 @@
 //! Measures between a session and the party that reserves seats in it, for statistics.
 
-use crate::domain::filter::{AdvertisementView, Searcher, corrected_measured_round_trip, measure_between};
+use crate::domain::filter::{AdvertisementView, Searcher, measure_between, measured_or_predicted_round_trip};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::score::score;
@@ -19,7 +19,7 @@ pub(crate) struct SeatMeasures {
 impl SeatMeasures {
     /// Measures between a party and a session.
     pub(super) fn new(ruleset: &Ruleset, searcher: &Searcher<'_>, session: &AdvertisementView<'_>) -> Self {
-        let counted = corrected_measured_round_trip(ruleset, searcher, session);
+        let counted = measured_or_predicted_round_trip(ruleset, searcher, session);
         let (one, other) = (searcher.session_view(), session.session_view());
         Self {
             score: score(ruleset, searcher, session),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::auth::fail_points::leaves_out;
 use crate::auth::receipt_check::RECEIPT_LIFETIME_MS;
 use crate::auth::token::{BeaconRoundTrip, LatencyClaim};
 use crate::domain::id::UserKey;
@@ -111,7 +112,9 @@ fn member_round_trips(
 /// caller's.
 fn own_round_trips(common: &Common, caller: &Caller, token: &[u8], now: UnixMs) -> Option<Vec<BeaconRoundTrip>> {
     let is_own = |claim: &LatencyClaim| {
-        claim.subject == caller.user && receipt_counts_for_caller(common, claim.prefix, caller.ip_address)
+        let is_subject = claim.subject == caller.user || leaves_out("skip_token_subject");
+        let is_callers = receipt_counts_for_caller(common, claim.prefix, caller.ip_address);
+        is_subject && (is_callers || leaves_out("skip_token_prefix"))
     };
     fresh_entries(common, token, now, is_own)
 }

@@ -101,7 +101,7 @@ pub struct MatchOverview {
     pub now: UnixMs,
 }
 
-/// RepeatedQuestion why a user cannot queue.
+/// Question why a user cannot queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlayerEntryQuery {
     /// User.

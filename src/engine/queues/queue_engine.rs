@@ -13,10 +13,10 @@ mod match_results;
 mod operator_actions;
 mod own_tickets;
 mod player_lookup;
+mod player_reports;
 mod rating_reads;
 mod renew_vectors;
 pub(crate) mod ruleset_use;
-mod seat_reports;
 mod start_match;
 mod statistics;
 

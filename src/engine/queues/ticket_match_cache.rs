@@ -4,8 +4,8 @@
 //! version, and the higher version wins.
 
 mod awaited_reports;
-mod deadline_extension;
 mod deadlines;
+mod indexed_deadline_inputs;
 mod queue_index;
 mod returned_tickets;
 
@@ -26,7 +26,7 @@ use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
 use self::awaited_reports::AwaitedReports;
-use self::deadline_extension::IndexedDeadlineInputs;
+use self::indexed_deadline_inputs::IndexedDeadlineInputs;
 pub(crate) use self::queue_index::QueueTicketsAndMatches;
 use self::returned_tickets::LastUnplayedMatches;
 

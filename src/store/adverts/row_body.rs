@@ -9,7 +9,7 @@
 //! | `a` | attributes: name, value | | `r` | regions: name, round trip in ms |
 //! | `w` | allowed ranges: attribute, min or null, max or null | | `o` | origin: 0 client, 1 game server |
 //! | `e` | probe endpoint: address, port, key in hexadecimal | | `t` | teams of the players, or null |
-//! | `i` | wishes, as in `wish_body.rs` | | `pa` | attributes of each player: name, value |
+//! | `i` | wishes, as in `wish_json.rs` | | `pa` | attributes of each player: name, value |
 //! | `pr` | roles that each player wants | | | |
 //!
 //! Absent and empty values have no key. A new key says that servers must know it: a server that does not know a key
@@ -32,7 +32,7 @@ use crate::domain::locality::Locality;
 use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session, SessionDetails};
 use crate::domain::time::UnixMs;
 use crate::domain::wish::Wish;
-use crate::store::adverts::wish_body::{WishJson, decode_wishes, encode_wish};
+use crate::store::adverts::wish_json::{WishJson, decode_wishes, encode_wish};
 
 /// Body as decoded.
 #[derive(Deserialize)]

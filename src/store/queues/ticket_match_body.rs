@@ -26,7 +26,7 @@
 //! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
 //! | | | | `n` | ended, and was not hosted by fireteam |
 //!
-//! The reports of a match's players have keys of two letters, as in `side_report_body.rs`. So have the skills of players who were
+//! The reports of a match's players have keys of two letters, as in `side_report_json.rs`. So have the skills of players who were
 //! erased before the result: `es`.
 //!
 //! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
@@ -51,7 +51,7 @@ use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
-use crate::store::queues::side_report_body::{
+use crate::store::queues::side_report_json::{
     PlayerReportJson, decode_player_reports, decode_reports_outcome, encode_player_reports, encode_reports_outcome,
 };
 

@@ -116,7 +116,7 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     formatted.format("MatchmakingSearchResponse", &found);
     formatted.format("Advertisement", &advertisement);
     formatted.format("Client", &client);
-    formatted.format("Connection", &connection);
+    formatted.format("MatchmakingStream", &connection);
     formatted.format("HostEvent", &event);
     formatted.format("HostEvent", &HostEvent::Match(Box::default()));
     formatted.format("MatchHost", &MatchHost::new(client.clone(), &advertisement));

@@ -118,7 +118,7 @@ async fn measurements_count_in_later_calls_at_every_server() {
     assert_eq!(ids(&ranked.candidates), [&*fast, &*near]);
     assert_eq!((ranked.answered, ranked.probed, ranked.involved_phase_may_start), (3, 4, true));
 
-    let check = async |server: &TestServer| {
+    let check = async |server: &TestServer, another: &str| {
         let client = server.client().await;
         let mut elsewhere = searching(&client, 1);
         elsewhere.request_mut().search_token.clone_from(&search.clone().request_mut().search_token);
@@ -134,20 +134,20 @@ async fn measurements_count_in_later_calls_at_every_server() {
         assert_eq!(reason(&error), Some("SILENT"));
         let error = elsewhere.reserve(&slow).await.expect_err("too slow");
         assert_eq!(reason(&error), Some("REFUSED_BY_RULE"));
-        // Another player, whose seat the other server may know longer than it lasts.
-        let mut new = client.search_session(1, located(party_session(&[("another searcher", 0.0)]), 25.0));
+        // Another player for each server: a server may know a seat of another one longer than it lasts.
+        let mut new = client.search_session(1, located(party_session(&[(another, 0.0)]), 25.0));
         assert_eq!(new.search().await.expect("a search").candidates.len(), 4);
         assert!(new.reserve(&silent).await.expect("another search").release().await.is_ok());
     };
-    check(&one).await;
+    check(&one, "second").await;
     let follower = other.client().await;
     wait_until("the other server knows all sessions", async || {
         searching(&follower, 1).search().await.is_ok_and(|found| found.candidates.len() == 4)
     })
     .await;
-    check(&other).await;
+    check(&other, "third").await;
     let one = one.restart().await;
-    check(&one).await;
+    check(&one, "fourth").await;
 }
 
 /// S1-29: the involved phase starts only after enough quick probes of the same search.
@@ -367,4 +367,41 @@ async fn invalid_measurements_are_refused_by_field() {
     let answer = report(&client, &mut search, incompatible).await.expect("a report");
     assert_eq!((answer.candidates.len(), answer.answered, answer.probed), (0, 1, 1));
     assert!(search.search().await.expect("a search").candidates.is_empty());
+}
+
+/// Delta ping is the round trip, estimated or measured, less the searcher's least to a region. Without regions it is missing. A host
+/// nearer than the nearest region costs nothing.
+#[tokio::test]
+async fn delta_ping_weighs_a_round_trip_by_the_best_that_the_searcher_has() {
+    let soft = r#"<SoftFilter Attribute="delta_ping" Weight="100" Min="0" Max="100"/>"#;
+    let folder = RulesetDirectory::with_files(&[("delta.xml", &ruleset(1, "", soft))]);
+    let server = folder.start_server().await;
+    let client = server.client().await;
+    let near = advertise(&client, 1, "near", 25.0).await;
+    let far = advertise(&client, 1, "far", 75.0).await;
+    let mut composition = located(party_session(&[("searcher", 0.0)]), 25.0);
+    composition.region_latencies.push(pb::RegionLatency { region: "oslo".into(), round_trip_ms: 50.0 });
+    let mut search = client.search_session(1, composition);
+    let found = search.search().await.expect("a search");
+    // The larger of both round trips to Frankfurt is the estimate; the searcher's best region is 25 ms away.
+    assert_eq!(delta_ping_terms(&found.candidates), [(&*near, 0.0), (&*far, 50.0)]);
+
+    let measured =
+        vec![measurement(&near, packets(10, 10, 64.0, 65.0, 2.0)), measurement(&far, packets(10, 10, 9.0, 10.0, 2.0))];
+    report(&client, &mut search, measured).await.expect("a report");
+    let found = search.search().await.expect("a search");
+    assert_eq!(delta_ping_terms(&found.candidates), [(&*far, 0.0), (&*near, 40.0)]);
+
+    let mut homeless = client.search_session(1, party_session(&[("homeless", 0.0)]));
+    let found = homeless.search().await.expect("a search");
+    let mut terms = delta_ping_terms(&found.candidates);
+    terms.sort_by_key(|(id, _)| *id != near);
+    assert_eq!(terms, [(&*near, 100.0), (&*far, 100.0)]);
+}
+
+fn delta_ping_terms(candidates: &[pb::Candidate]) -> Vec<(&str, f64)> {
+    let term = |candidate: &pb::Candidate| {
+        candidate.terms.iter().find(|term| term.name == "delta_ping").map(|term| term.value)
+    };
+    candidates.iter().map(|it| (&*it.advertisement_id, term(it).expect("a term of delta ping"))).collect()
 }

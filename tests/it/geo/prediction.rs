@@ -125,14 +125,18 @@ fn folded(name: &str) -> Option<&'static FoldedFigures> {
 fn prediction_error_is_about_half_of_that_of_geography() {
     for (name, ratio_max) in [("search 24/12", 0.52), (SHIPPED, 0.52), (HOME, 0.37)] {
         let Some(figures) = folded(name) else { return };
-        assert!(figures.p90_ratio() <= ratio_max, "{name}: {}", figures.p90_ratio());
+        let ratio = figures.p90_ratio();
+        println!("LAT-1 {name}: p90 of the error {ratio:.3} of that of geography, goal {ratio_max}");
+        assert!(ratio <= ratio_max, "{name}: {ratio}");
     }
     let median_ms = folded("search 24/12").unwrap().mean(|it| it.predicted.p50);
+    println!("LAT-1 search 24/12: median of the error {median_ms:.2} ms, goal 9.3 ms");
     assert!(median_ms <= 9.3, "{median_ms} ms");
 }
 
 /// LAT-2: searches in the order of predictions have less regret than in the order of distance. For the best of three probed
-/// homes the goal, 0.43, is that of one lucky draw of last miles; the mean over draws does not reach it.
+/// homes the goal, 0.43, is missed: over many draws of last miles the share is 0.49, and one draw of seven reaches the goal. docs/LATENCY.md has
+/// the draws, and what other readings of the procedure give.
 #[test]
 fn prediction_order_has_less_regret_than_geography() {
     let goals = [
@@ -144,6 +148,9 @@ fn prediction_order_has_less_regret_than_geography() {
     for (name, ratios_max) in goals {
         let Some(figures) = folded(name) else { return };
         let ratios = figures.regret_ratios();
+        println!(
+            "LAT-2 {name}: regret of the first, best of 3, best of 5 {ratios:.2?} of geography, at most {ratios_max:?}"
+        );
         assert!(ratios.iter().zip(ratios_max).all(|(ratio, most)| *ratio <= most), "{name}: {ratios:?}");
     }
 }
@@ -168,6 +175,10 @@ fn prediction_interval_holds_nine_of_ten_round_trips() {
     for name in names.chain([HOME.to_owned(), SHIPPED.to_owned()]) {
         let Some(figures) = folded(&name) else { return };
         let (mean, worst) = (figures.mean(|it| it.interval_coverage), figures.least(|it| it.interval_coverage));
+        let width_ms = figures.mean(|it| it.interval_width_p50);
+        println!(
+            "LAT-3 {name}: interval covers {mean:.3}, goal 0.87 to 0.94; worst fold {worst:.3}, goal 0.81; width {width_ms:.0} ms"
+        );
         assert!((0.87..=0.94).contains(&mean) && 0.81 <= worst, "{name}: {mean}, worst fold {worst}");
     }
 }

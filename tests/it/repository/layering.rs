@@ -163,7 +163,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "sim",
         ours: &["domain"],
-        theirs: &["csv", "fireteam_domain", "rand", "rand_distr", "rand_pcg", "serde", "toml"],
+        theirs: &["csv", "fireteam_client", "fireteam_domain", "rand", "rand_distr", "rand_pcg", "serde", "toml"],
     },
     Layer {
         name: "cli",

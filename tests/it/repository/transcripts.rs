@@ -36,13 +36,20 @@ fn queues_page_shows_what_the_server_answers() {
 
 #[test]
 fn designers_page_shows_what_simulator_and_server_print() {
-    assert_page_is_current("DESIGNERS.md", 10, |folder| {
-        if let Some(measured) = shared_data("latency-wonderproxy") {
-            let pings = measured.join("pings-2020-07-19-2020-07-20-grouped.csv");
-            fs::copy(pings, folder.join("pings.csv")).unwrap();
-            fs::copy(measured.join("servers-2020-07-19.csv"), folder.join("servers.csv")).unwrap();
-        }
-    });
+    assert_page_is_current("DESIGNERS.md", 10, copy_measured_round_trips);
+}
+
+#[test]
+fn simulator_page_shows_what_the_simulator_prints() {
+    assert_page_is_current("SIMULATOR.md", 2, copy_measured_round_trips);
+}
+
+fn copy_measured_round_trips(folder: &Path) {
+    if let Some(measured) = shared_data("latency-wonderproxy") {
+        let pings = measured.join("pings-2020-07-19-2020-07-20-grouped.csv");
+        fs::copy(pings, folder.join("pings.csv")).unwrap();
+        fs::copy(measured.join("servers-2020-07-19.csv"), folder.join("servers.csv")).unwrap();
+    }
 }
 
 #[test]

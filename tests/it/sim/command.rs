@@ -108,6 +108,33 @@ fn simulate_compare_marks_differences_beyond_chance() {
     assert!(0.0 < gaps["difference"].as_f64().unwrap() && gaps["is_more_than_chance"] == true, "{text}");
 }
 
+/// Searches are simulated by all sources, or by the named one, also under a ruleset without a queue.
+#[test]
+fn simulate_searches_by_the_named_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{SMALL}[latency]\nsearches = 40\nsessions = 12\n");
+    std::fs::write(folder.path().join("searches.toml"), text).unwrap();
+    let bare = "<Ruleset Name=\"Bare\" SetId=\"5\" Silos=\"any\"/>";
+    std::fs::write(folder.path().join("bare.xml"), bare).unwrap();
+    let run = |arguments: &[&str]| simulate(folder.path(), &[arguments, &["--scenario", "searches.toml"]].concat());
+    let header = |out: &str| {
+        let line = out.lines().find(|line| line.starts_with("searches by")).unwrap_or_default();
+        line.split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let duel = ruleset("ranked_duel");
+    let all = run(&[&duel, "--plot", "page.html"]);
+    assert_eq!((all.code, header(&all.out)), (0, vec!["distance".into(), "predicted".into(), "measured".into()]));
+    assert!(all.out.contains("wait, s") && all.out.contains("40 searches of 12 sessions; 24 beacons"), "{}", all.out);
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("Round trip regret of searches"));
+    let one = run(&["bare.xml", "--latency-source", "predicted"]);
+    assert_eq!((one.code, header(&one.out)), (0, vec!["predicted".into()]), "{}", one.err);
+    assert!(!one.out.contains("wait, s"), "{}", one.out);
+    let compared = run(&["--compare", "bare.xml", &duel, "--seeds", "2", "--latency-source", "distance,measured"]);
+    let probes = compared.out.lines().find(|line| line.starts_with("searches: probes, mean")).unwrap_or_default();
+    assert!(probes.contains(" 0.00 ") && !compared.out.contains("wait, median"), "{}{}", compared.out, compared.err);
+}
+
 /// Invalid arguments end with code 2 and a message that names the valid ones.
 #[test]
 fn simulate_with_invalid_arguments_fails_with_a_remedy() {
@@ -116,6 +143,8 @@ fn simulate_with_invalid_arguments_fails_with_a_remedy() {
     std::fs::write(folder.path().join("bad.toml"), "players = 1").unwrap();
     std::fs::write(folder.path().join("bad.xml"), "<Ruleset/>").unwrap();
     std::fs::write(folder.path().join("pings.csv"), "source,destination,avg\n").unwrap();
+    std::fs::write(folder.path().join("bare.xml"), "<Ruleset Name=\"Bare\" SetId=\"5\" Silos=\"any\"/>").unwrap();
+    std::fs::write(folder.path().join("loss.toml"), "[latency]\nloss = 1.5").unwrap();
     let cases: &[(&[&str], &str)] = &[
         (&[], "RULESET"),
         (&["none.xml"], "none.xml"),
@@ -126,6 +155,10 @@ fn simulate_with_invalid_arguments_fails_with_a_remedy() {
         (&[&duel, "--hours", "0"], "hours is 0"),
         (&[&duel, "--seeds", "0"], "1..=1000"),
         (&[&duel, "--latencies", "pings.csv"], "--latency-sites"),
+        (&["bare.xml"], "[latency]"),
+        (&[&duel, "--scenario", "loss.toml"], "latency.loss is 1.5; use 0 to 0.9"),
+        (&[&duel, "--latency-source", "measured"], "add [latency]"),
+        (&[&duel, "--scenario", "searches", "--latency-source", "guessed"], "distance, predicted or measured"),
     ];
     for (arguments, expected) in cases {
         let run = simulate(folder.path(), arguments);

@@ -1,6 +1,7 @@
 //! Hosts of the scenario: each answers probes on a socket of its own behind a delay line, and advertises from an address of its own.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fireteam::auth::identity::Role;
@@ -11,6 +12,7 @@ use tokio::task::JoinSet;
 use tonic::transport::Endpoint;
 
 use crate::identities::Identities;
+use crate::measured_latency::host_namespace::HostNamespace;
 use crate::support::delay_line::{DelayLine, Direction, Path};
 use crate::support::party::party_session;
 
@@ -75,6 +77,30 @@ impl Host {
     ) -> Self {
         let socket = UdpSocket::bind((address, 0)).await.expect("a free port");
         let line = DelayLine::start(address, socket.local_addr().expect("an address"), plan.path, seed).await;
+        Self::advertise(plan, (address, socket, line), (server, identities, role)).await
+    }
+
+    /// The same in a network namespace, which the delay line alone joins to that of this process.
+    pub(crate) async fn start_in(
+        namespace: HostNamespace,
+        plan: HostPlan,
+        (address, seed): (IpAddr, u64),
+        (server, identities, role): (SocketAddr, &Identities, Role),
+    ) -> Self {
+        let namespace = Arc::new(namespace);
+        let inside = Ipv4Addr::LOCALHOST.into();
+        let socket = UdpSocket::from_std(namespace.bind(inside).expect("a free port")).expect("a socket");
+        let host = socket.local_addr().expect("an address");
+        let bind = move |address| UdpSocket::from_std(namespace.bind(address)?);
+        let line = DelayLine::start_with(address, (host, Arc::new(bind)), plan.path, seed).await;
+        Self::advertise(plan, (address, socket, line), (server, identities, role)).await
+    }
+
+    async fn advertise(
+        plan: HostPlan,
+        (address, socket, line): (IpAddr, UdpSocket, DelayLine),
+        (server, identities, role): (SocketAddr, &Identities, Role),
+    ) -> Self {
         let responder = Responder::new();
         let mut session = located_session(plan.name, plan.stated_ms);
         session.max_allowed_join_reservation_count = Some(8);

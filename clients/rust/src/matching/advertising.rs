@@ -12,7 +12,7 @@ use crate::matching::advertising::guests::Guests;
 use crate::matching::call::{CallError, CallId, Request};
 use crate::matching::effects::Effects;
 use crate::matching::monotonic_time::MonotonicTime;
-use crate::matching::options::{HostedSession, MatchingOptions};
+use crate::matching::options::{HostedSession, MatchingOptions, with_latency_token};
 use crate::matching::outcome::{AdvertisedSession, Outcome, Transmit};
 use crate::matching::round::id_bytes_from_hex;
 use crate::pb;
@@ -29,6 +29,8 @@ pub(super) struct Advertising {
     hosting: HostedSession,
     /// Hash that the client sends with the session; `None` after the server called it stale.
     service_configuration_hash: Option<u32>,
+    /// Latency token of the client; empty for none.
+    latency_token: Vec<u8>,
     id: String,
     token: Vec<u8>,
     idempotency_key: String,
@@ -82,6 +84,7 @@ impl Advertising {
         Self {
             hosting,
             service_configuration_hash: options.service_configuration_hash,
+            latency_token: Vec::new(),
             id: String::new(),
             token: Vec::new(),
             idempotency_key: effects.idempotency_key(),
@@ -252,6 +255,12 @@ impl Advertising {
         self.is_full_told &= self.hosting.open_seats() == 0;
     }
 
+    /// Takes a latency token. The round trips of an advertisement expire with the one that it was published with, so a new one is published.
+    pub(super) fn renew_latency_token(&mut self, token: Vec<u8>) {
+        self.publishes |= !token.is_empty() && token != self.latency_token;
+        self.latency_token = token;
+    }
+
     /// Answers a probe. `judge` is the game, for involved ones.
     pub(super) fn handle_probe(
         &mut self,
@@ -331,7 +340,7 @@ impl Advertising {
             request.kind = pb::AdvertisementKind::Session.into();
         }
         if publishes || is_create {
-            request.session_composition = Some(self.hosting.session.clone());
+            request.session_composition = Some(with_latency_token(&self.hosting.session, &self.latency_token));
             request.service_configuration_hash = self.service_configuration_hash;
             request.time_to_live_ms =
                 self.hosting.time_to_live.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));

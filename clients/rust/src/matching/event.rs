@@ -53,6 +53,8 @@ pub enum Event {
     },
     /// A reservation of the hosted session changed, from a [`MatchmakingStream`](crate::MatchmakingStream). Without a stream, heartbeats find it.
     Reservation(pb::ReservationEvent),
+    /// Latency token to send from now on; empty for none. From [`Beacons::poll_token`](crate::probe::Beacons::poll_token).
+    LatencyToken(Vec<u8>),
     /// The player does not want to play any longer, or leaves the session. Legal in every state.
     Cancel,
 }

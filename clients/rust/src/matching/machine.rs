@@ -17,7 +17,7 @@ use crate::matching::effects::Effects;
 use crate::matching::event::Event;
 use crate::matching::exclusions::TimedExclusions;
 use crate::matching::monotonic_time::MonotonicTime;
-use crate::matching::options::MatchingOptions;
+use crate::matching::options::{MatchingOptions, with_latency_token};
 use crate::matching::outcome::{EndReason, Outcome, Transmit};
 use crate::matching::search_memory::SearchMemory;
 use crate::matching::stage::{JoinStep, MatchingState, ProbeStep, Stage};
@@ -37,6 +37,8 @@ pub struct Matching {
     exclusions: TimedExclusions,
     stage: Stage,
     judge: Option<ProberDataJudge>,
+    /// Latency token of the client; empty for none.
+    latency_token: Vec<u8>,
     now: MonotonicTime,
     started_at: MonotonicTime,
     /// Start of the rounds since the last draw.
@@ -58,12 +60,18 @@ impl Matching {
             exclusions: TimedExclusions::default(),
             stage: Stage::Idle,
             judge: None,
+            latency_token: Vec::new(),
             now: MonotonicTime::default(),
             started_at: MonotonicTime::default(),
             rounds_started_at: MonotonicTime::default(),
             next_expansion_in_ms: None,
             stale_in_a_row: 0,
         }
+    }
+
+    /// Counts a packet of another loop of this client in the limit of 40 packets a second.
+    pub fn note_packet(&mut self, now: MonotonicTime) {
+        self.effects.budget.record_sent_packet(now);
     }
 
     /// Sets the game's judgement on the data of involved probes, while this client hosts. Without it, all data fits.
@@ -101,6 +109,7 @@ impl Matching {
                 self.change_hosted_session(*session, joined_reservation_ids, now);
             }
             Event::Reservation(event) => self.on_reservation(&event, now),
+            Event::LatencyToken(token) => self.take_latency_token(token),
             Event::Cancel => self.end(EndReason::Cancelled, now),
         }
         self.run(now);
@@ -134,6 +143,18 @@ impl Matching {
             _ => None,
         };
         [stage_at, self.effects.calls.next_timeout(), self.gives_up_at()].into_iter().flatten().min()
+    }
+
+    /// Party as requests have it: with the latency token, if there is one.
+    fn party(&self) -> pb::SessionCompositionData {
+        with_latency_token(&self.options.party, &self.latency_token)
+    }
+
+    fn take_latency_token(&mut self, token: Vec<u8>) {
+        if let Stage::Advertising(advertising) = &mut self.stage {
+            advertising.renew_latency_token(token.clone());
+        }
+        self.latency_token = token;
     }
 
     /// Makes the transitions that are due.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::hidden::debug_secret_length;
 use crate::pb;
+use crate::secret_length::debug_secret_length;
 
 /// Default of [`MatchingOptions::connect_timeout`].
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,6 +54,15 @@ impl MatchingOptions {
         let counted = self.party.party_size_composition.iter().map(|size| u32::try_from(*size).unwrap_or(0)).sum();
         listed.max(counted).max(1)
     }
+}
+
+/// Session as requests have it: with the client's latency token, unless it is empty.
+pub(super) fn with_latency_token(session: &pb::SessionCompositionData, token: &[u8]) -> pb::SessionCompositionData {
+    let mut session = session.clone();
+    if !token.is_empty() {
+        session.latency_token = token.to_vec();
+    }
+    session
 }
 
 /// Session that this client hosts, or would host.

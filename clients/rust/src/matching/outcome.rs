@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use crate::hidden::debug_secret_length;
 use crate::matching::call::CallError;
+use crate::secret_length::debug_secret_length;
 
 /// Request to the game, or news for it.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,18 +9,18 @@ const PACKET_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Probes that may still be sent. Spacing them evenly, instead of granting bursts, also keeps them from delaying each other.
 #[derive(Debug, Default)]
-pub(super) struct PacketBudget {
+pub(crate) struct PacketBudget {
     next_at: MonotonicTime,
 }
 
 impl PacketBudget {
     /// Time from which the next packet may be sent.
-    pub(super) fn next_at(&self) -> MonotonicTime {
+    pub(crate) fn next_at(&self) -> MonotonicTime {
         self.next_at
     }
 
-    /// Records a packet that is sent now.
-    pub(super) fn record_sent_packet(&mut self, now: MonotonicTime) {
-        self.next_at = now + PACKET_INTERVAL;
+    /// Records a packet that is sent now. One that could not wait for its time delays the next.
+    pub(crate) fn record_sent_packet(&mut self, now: MonotonicTime) {
+        self.next_at = self.next_at.max(now) + PACKET_INTERVAL;
     }
 }

@@ -113,6 +113,18 @@ impl Queueing {
         self.saved.encode()
     }
 
+    /// Whether the ticket has been entered.
+    pub fn is_entered(&self) -> bool {
+        !self.saved.ticket.ticket_id.is_empty()
+    }
+
+    /// Sets the latency token of the client, which enters the queue with it. It has no effect after the start.
+    pub fn set_latency_token(&mut self, token: Vec<u8>) {
+        if self.state == State::Idle && !self.is_entered() {
+            self.saved.request.session_composition.get_or_insert_default().latency_token = token;
+        }
+    }
+
     /// State.
     pub fn state(&self) -> QueueingState {
         match self.state {

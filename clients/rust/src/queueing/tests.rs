@@ -404,3 +404,21 @@ proptest! {
         prop_assert_eq!(scene.queueing.poll_timeout(), None);
     }
 }
+
+/// A latency token is entered with the ticket. Later ones change nothing: the repeated Enter of a restored loop is the same.
+#[test]
+fn latency_token_is_entered_with_the_ticket() {
+    let mut queueing =
+        Queueing::new(pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() }, [3; 32]);
+    queueing.set_latency_token(b"first".to_vec());
+    let mut scene = Scene::of(queueing);
+    scene.queueing.set_latency_token(b"late".to_vec());
+    let QueueRequest::Enter(enter) = &scene.calls[0].request else { panic!("{:?}", scene.calls) };
+    assert_eq!(enter.session_composition.as_ref().unwrap().latency_token, b"first");
+    assert!(!scene.queueing.is_entered());
+    let saved = scene.queueing.saved_bytes();
+    scene.answer(Ok(entered()));
+    assert!(scene.queueing.is_entered());
+    let repeated = Scene::of(Queueing::from_saved_bytes(&saved, [4; 32]).unwrap());
+    assert_eq!(repeated.calls[0].request, scene.calls[0].request);
+}

@@ -3,16 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status};
 
 use crate::client::Client;
 use crate::pb;
+use crate::pb::latency_service_server::LatencyServiceServer;
 use crate::pb::queue_service_server::{QueueService, QueueServiceServer};
 use crate::queueing::{QueueEnd, QueueOutcome};
 use crate::queueing_run::QueueGame;
+
+use super::scripted_beacon::{LATENCY_TOKEN, ScriptedBeacon};
 
 /// Longest time of a test.
 const TEST_TIME: Duration = Duration::from_secs(30);
@@ -111,11 +114,13 @@ impl QueueService for QueueServer {
     }
 }
 
-async fn start_queue() -> (Arc<ScriptedQueue>, Client) {
+async fn start_queue(beacon: Arc<ScriptedBeacon>) -> (Arc<ScriptedQueue>, Client) {
     let queue = Arc::new(ScriptedQueue::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());
-    let server = tonic::transport::Server::builder().add_service(QueueServiceServer::new(QueueServer(queue.clone())));
+    let server = tonic::transport::Server::builder()
+        .add_service(QueueServiceServer::new(QueueServer(queue.clone())))
+        .add_service(LatencyServiceServer::from_arc(beacon));
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
     (queue, Client::connect(uri).await.unwrap())
 }
@@ -145,25 +150,32 @@ impl QueueGame for Players {
     }
 }
 
-/// The whole loop over TCP: enter, a watch that breaks, another one, the ready check, the match, and its end.
+/// The whole loop over TCP: beacons, enter, a watch that breaks, another one, the ready check, the match, and its end.
 #[tokio::test]
 async fn queueing_run_plays_a_match_through_an_outage() {
-    let (queue, client) = start_queue().await;
+    let beacon = ScriptedBeacon::start(false).await;
+    let (queue, client) = start_queue(beacon.clone()).await;
     let game = Players { queue: queue.clone(), news: Mutex::default() };
-    let mut run = client.queueing_run(pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() });
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let request = pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() };
+    let mut run = client.queueing_run(request).measure_beacons(socket);
     let mut saved = Vec::new();
     let end = tokio::time::timeout(TEST_TIME, run.run(&game, |bytes| saved.push(bytes.to_vec()))).await.unwrap();
     assert_eq!(end, QueueEnd::Ticket(pb::TicketEndReason::Played));
     assert_eq!((queue.enters.lock().unwrap().len(), queue.watches.lock().unwrap().len()), (1, 2));
+    let session = queue.enters.lock().unwrap()[0].session_composition.clone();
+    assert_eq!(session.unwrap().latency_token, LATENCY_TOKEN);
     let respond = queue.responds.lock().unwrap()[0].clone();
     assert_eq!((respond.accept, respond.ticket_token.as_slice()), (true, b"mine".as_slice()));
     assert_eq!(game.news.lock().unwrap().last(), Some(&QueueOutcome::Ended(end)));
 
     // The first saved bytes are those of the waiting ticket: another process goes on with them, without another enter.
-    let mut restored = client.restored_queueing_run(&saved[0]).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut restored = client.restored_queueing_run(&saved[0]).unwrap().measure_beacons(socket);
     let handle = restored.handle();
     handle.cancel().await;
     let end = tokio::time::timeout(TEST_TIME, restored.run(&game, |_| ())).await.unwrap();
     assert_eq!((end, queue.enters.lock().unwrap().len()), (QueueEnd::Cancelled, 1));
     assert_eq!(queue.leaves.lock().unwrap()[0].ticket_token, b"mine");
+    assert_eq!(beacon.reports.lock().unwrap().len(), 1, "nothing is measured for a ticket that was entered");
 }

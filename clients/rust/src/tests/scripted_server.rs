@@ -11,7 +11,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::client::Client;
 use crate::pb;
+use crate::pb::latency_service_server::LatencyServiceServer;
 use crate::pb::matchmaking_service_server::{MatchmakingService, MatchmakingServiceServer};
+
+use super::scripted_beacon::ScriptedBeacon;
 
 type RecordedRequests<T> = Mutex<Vec<T>>;
 /// Sender of the messages that the server pushes on an open stream.
@@ -41,11 +44,17 @@ pub(crate) struct ServerScript {
 impl ServerScript {
     /// Starts a server with this script, and connects a client to it.
     pub(crate) async fn start(self) -> (Arc<ServerScript>, Client) {
+        self.start_with(None).await
+    }
+
+    /// The same with beacons.
+    pub(crate) async fn start_with(self, beacon: Option<Arc<ScriptedBeacon>>) -> (Arc<ServerScript>, Client) {
         let script = Arc::new(self);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap());
         let server = tonic::transport::Server::builder()
-            .add_service(MatchmakingServiceServer::new(ScriptedServer(script.clone())));
+            .add_service(MatchmakingServiceServer::new(ScriptedServer(script.clone())))
+            .add_optional_service(beacon.map(LatencyServiceServer::from_arc));
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
         (script, Client::connect(uri).await.unwrap())
     }

@@ -3,8 +3,8 @@
 use tonic::{Code, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::connection::{HostEvents, MatchmakingStream};
 use crate::error::Error;
+use crate::matchmaking_stream::{HostEvents, MatchmakingStream};
 use crate::pb;
 use crate::pb::matchmaking_connect_response::Message;
 

@@ -6,7 +6,7 @@
 use crate::advertisement::AllowedRange;
 use crate::filter::pair::{SearcherCandidatePair, WaitingSession};
 use crate::filter::{
-    AdvertisementView, Refusal, RefusingSide, Searcher, corrected_measured_round_trip, is_own_advertisement,
+    AdvertisementView, Refusal, RefusingSide, Searcher, is_own_advertisement, measured_or_predicted_round_trip,
     refusals_by_wishes, value_in_allowed_range,
 };
 use crate::id::AdvertisementId;
@@ -129,7 +129,7 @@ fn all_refusals(
         searcher: one,
         candidate: other,
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        counted: corrected_measured_round_trip(ruleset, searcher, candidate),
+        counted: measured_or_predicted_round_trip(ruleset, searcher, candidate),
     };
     for (filter_index, filter) in ruleset.hard_filters.iter().enumerate() {
         let Err(side) = pair.evaluate_filter(filter) else { continue };

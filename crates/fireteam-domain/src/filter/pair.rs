@@ -11,7 +11,7 @@ use crate::latency::round_trip_estimate::{
 };
 use crate::locality::Locality;
 use crate::measure::Measure;
-use crate::probe_result::CorrectedMeasuredRoundTrip;
+use crate::probe_result::MeasuredOrPredictedRoundTrip;
 use crate::ruleset::probing::LatencySource;
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterListSource, Ruleset};
 use crate::session::RegionLatency;
@@ -33,6 +33,11 @@ pub struct SessionView<'a> {
 }
 
 impl<'a> SessionView<'a> {
+    /// Least round trip to a region, milliseconds.
+    pub fn best_region_round_trip_ms(&self) -> Option<f64> {
+        self.region_latencies.iter().map(|region| f64::from(region.round_trip_ms)).reduce(f64::min)
+    }
+
     /// The part that estimates of round trips read.
     pub fn as_estimate_end(&self) -> EstimateEnd<'a> {
         let Self { locality, region_latencies, prediction, .. } = *self;
@@ -87,7 +92,7 @@ pub fn measure_between(
     measure: Measure,
     one: &SessionView<'_>,
     other: &SessionView<'_>,
-    counted: Option<CorrectedMeasuredRoundTrip>,
+    counted: Option<MeasuredOrPredictedRoundTrip>,
 ) -> Option<f64> {
     match measure {
         Measure::AttributeDifference(index) => {
@@ -96,6 +101,10 @@ pub fn measure_between(
         Measure::Distance => Some(one.locality?.chord_miles(other.locality?)),
         Measure::PacketLoss => Some(counted?.measured()?.loss?.percent),
         Measure::Jitter => counted?.measured()?.jitter_ms,
+        Measure::DeltaPing => {
+            let best_region_ms = one.best_region_round_trip_ms()?;
+            Some(measure_between(ruleset, Measure::Latency, one, other, counted)? - best_region_ms)
+        }
         Measure::Latency => counted.map(|counted| counted.round_trip_ms()).or_else(|| {
             estimated_round_trip_ms(&ruleset.latency_model, one.as_estimate_end(), other.as_estimate_end())
         }),
@@ -133,7 +142,7 @@ pub(super) struct SearcherCandidatePair<'a> {
     /// Hash of the ruleset of the candidate.
     pub(super) candidate_ruleset_hash: RulesetHash,
     /// Round trip that replaces the estimate.
-    pub(super) counted: Option<CorrectedMeasuredRoundTrip>,
+    pub(super) counted: Option<MeasuredOrPredictedRoundTrip>,
 }
 
 impl SearcherCandidatePair<'_> {
@@ -141,7 +150,7 @@ impl SearcherCandidatePair<'_> {
     pub(super) fn limited_value(&self, measure: Measure) -> Option<f64> {
         let probing = &self.ruleset.probing;
         match (measure, self.counted) {
-            (Measure::Latency, Some(CorrectedMeasuredRoundTrip::Predicted(predicted))) if probing.is_cautious => {
+            (Measure::Latency, Some(MeasuredOrPredictedRoundTrip::Predicted(predicted))) if probing.is_cautious => {
                 Some(predicted.high_ms)
             }
             // Estimates do not pass.
@@ -209,7 +218,9 @@ impl SearcherCandidatePair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let Some(measured) = self.limited_value(measure) else { return missing_value_verdict(missing) };
+        let Some(measured) = self.limited_value(measure) else {
+            return missing_value_verdict(missing);
+        };
         let expansion = &self.ruleset.expansions[expansion];
         if measured > self.searcher.limit_of(expansion) {
             return Err(RefusingSide::Searcher);

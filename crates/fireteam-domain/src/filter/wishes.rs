@@ -4,7 +4,7 @@ use crate::filter::pair::{WaitingSession, measure_between};
 use crate::filter::refusal::{Refusal, RefusingSide};
 use crate::location_privacy::{ROUND_TRIP_ROUNDING_MS, round_to_step};
 use crate::measure::Measure;
-use crate::probe_result::CorrectedMeasuredRoundTrip;
+use crate::probe_result::MeasuredOrPredictedRoundTrip;
 use crate::ruleset::Ruleset;
 use crate::wish::allowed_wishes::subject_in_force;
 use crate::wish::{AcceptedValues, Wish, WishSubject};
@@ -15,7 +15,7 @@ pub fn admit_mutually_by_wishes(
     ruleset: &Ruleset,
     one: &WaitingSession<'_>,
     other: &WaitingSession<'_>,
-    counted: Option<CorrectedMeasuredRoundTrip>,
+    counted: Option<MeasuredOrPredictedRoundTrip>,
 ) -> Result<(), Refusal> {
     if one.session.wishes.is_empty() && other.session.wishes.is_empty() {
         return Ok(());
@@ -28,7 +28,7 @@ pub fn refusals_by_wishes<'a>(
     ruleset: &'a Ruleset,
     one: &'a WaitingSession<'a>,
     other: &'a WaitingSession<'a>,
-    counted: Option<CorrectedMeasuredRoundTrip>,
+    counted: Option<MeasuredOrPredictedRoundTrip>,
 ) -> impl Iterator<Item = Refusal> + 'a {
     let sides = [(one, other, RefusingSide::Searcher), (other, one, RefusingSide::Advertiser)];
     sides.into_iter().flat_map(move |(wishing, wished, side)| {
@@ -53,10 +53,10 @@ fn round_trip_ms(
     ruleset: &Ruleset,
     one: &WaitingSession<'_>,
     other: &WaitingSession<'_>,
-    counted: Option<CorrectedMeasuredRoundTrip>,
+    counted: Option<MeasuredOrPredictedRoundTrip>,
 ) -> Option<f64> {
     let exact_ms = match counted {
-        Some(CorrectedMeasuredRoundTrip::Measured { measured, is_as_measured: true }) => {
+        Some(MeasuredOrPredictedRoundTrip::Measured { measured, is_as_measured: true }) => {
             return Some(measured.round_trip_ms);
         }
         Some(counted) => counted.round_trip_ms(),

@@ -37,6 +37,7 @@ pub(super) fn exact_score(
         ])?;
         Some(query.searcher.locality?.chord_miles(row_locality))
     };
+    let round_trip_ms = || chord().map(|miles| query.ruleset.latency_model.round_trip_ms(miles));
     let number = |column| Some(leaf.exact_number(column, row)).filter(|value| !value.is_nan());
     let normalize = |soft: &SoftFilter, value: Option<f64>| value.map(|value| soft.normalize(value));
     for (soft, exact_term) in query.ruleset.soft_filters.iter().zip(exact_terms) {
@@ -50,8 +51,9 @@ pub(super) fn exact_score(
             }
             ExactColumnTerm::LowerIsBetter { column } => normalize(soft, number(column)),
             ExactColumnTerm::Distance => normalize(soft, chord()),
-            ExactColumnTerm::Latency => {
-                normalize(soft, chord().map(|miles| query.ruleset.latency_model.round_trip_ms(miles)))
+            ExactColumnTerm::Latency => normalize(soft, round_trip_ms()),
+            ExactColumnTerm::DeltaPing { best_region_ms } => {
+                normalize(soft, round_trip_ms().map(|round_trip_ms| round_trip_ms - best_region_ms))
             }
         };
         add(term_of_distance(soft, distance));

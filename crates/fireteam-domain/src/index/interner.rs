@@ -1,4 +1,4 @@
-//! ValueInterner: maps attribute values to small integer codes, so that columns can compare them for equality.
+//! Interner of values: maps attribute values to small integer codes, so that columns can compare them for equality.
 
 use std::collections::BTreeMap;
 

@@ -143,7 +143,7 @@ impl ColumnLayout {
     fn add_measure_columns(&mut self, ruleset: &Ruleset, measure: Measure) {
         match measure {
             Measure::Distance => self.has_location = true,
-            Measure::Latency => {
+            Measure::Latency | Measure::DeltaPing => {
                 (self.has_location, self.has_best_region) = (true, true);
                 self.has_vector = ruleset.probing.source == LatencySource::PredictedV1;
             }
@@ -160,14 +160,18 @@ impl ColumnLayout {
         for number in &mut self.number_columns {
             let per_value: f64 = split_weight_per_unit(ruleset, total, |measure| match measure {
                 Measure::AttributeDifference(attribute) => (attribute == number.attribute_index).then_some(1.0),
-                Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter => None,
+                Measure::Latency | Measure::DeltaPing | Measure::Distance | Measure::PacketLoss | Measure::Jitter => {
+                    None
+                }
             });
             number.leaf_split_weight = (per_value * number.span) as f32;
         }
         let latency_model = &ruleset.latency_model;
         self.location_split_weight = split_weight_per_unit(ruleset, total, |measure| match measure {
             Measure::Distance => Some(1.0),
-            Measure::Latency => Some(latency_model.round_trip_ms(1.0) - latency_model.intercept_ms),
+            Measure::Latency | Measure::DeltaPing => {
+                Some(latency_model.round_trip_ms(1.0) - latency_model.intercept_ms)
+            }
             Measure::AttributeDifference(_) | Measure::PacketLoss | Measure::Jitter => None,
         }) as f32;
     }

@@ -107,6 +107,8 @@ pub(super) enum ExactColumnTerm {
     Distance,
     /// Round trip by the latency model.
     Latency,
+    /// Round trip by the latency model, less the searcher's least to a region.
+    DeltaPing { best_region_ms: f64 },
 }
 
 /// Plan of one search on columns.
@@ -201,7 +203,9 @@ fn distance_bound_for(
                 rounding_error: number.difference_rounding_error(),
             })
         }
-        Measure::PacketLoss | Measure::Jitter => Err(DistanceBoundUnavailable::SearcherValueMissing),
+        Measure::PacketLoss | Measure::Jitter | Measure::DeltaPing => {
+            Err(DistanceBoundUnavailable::SearcherValueMissing)
+        }
         Measure::Distance => {
             let position = position.ok_or(DistanceBoundUnavailable::SearcherValueMissing)?;
             Ok(DistanceBound::Chord {

@@ -81,10 +81,16 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
         }
         // Known only of rows with probe results, which are judged without columns.
         (Measure::PacketLoss | Measure::Jitter, _) => return plan.constant_terms += missing,
-        (measure @ (Measure::Distance | Measure::Latency), _) => {
+        (measure @ (Measure::Distance | Measure::Latency | Measure::DeltaPing), _) => {
+            // Delta ping is latency, less the same value for all rows.
+            let (measure, subtracted) = match (measure, query.searcher.session_view().best_region_round_trip_ms()) {
+                (Measure::DeltaPing, None) => return plan.constant_terms += missing,
+                (Measure::DeltaPing, Some(best_region_ms)) => (Measure::Latency, best_region_ms),
+                (measure, _) => (measure, 0.0),
+            };
             match plan.distance_bound_index(query, layout, measure) {
                 Ok(bound_index) => {
-                    let (scale, shift) = (width.recip(), -soft.min / width);
+                    let (scale, shift) = (width.recip(), -(soft.min + subtracted) / width);
                     (TermSource::DistanceBound { bound_index }, scale, shift, (shift.abs() + 2.0) / 262_144.0)
                 }
                 Err(DistanceBoundUnavailable::SearcherValueMissing) => return plan.constant_terms += missing,
@@ -124,9 +130,13 @@ fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFil
             }
         }
         (Measure::PacketLoss | Measure::Jitter, _) => ExactColumnTerm::Constant(term_of_distance(soft, None)),
-        (Measure::Distance | Measure::Latency, _) if searcher.locality.is_none() => {
+        (Measure::Distance | Measure::Latency | Measure::DeltaPing, _) if searcher.locality.is_none() => {
             ExactColumnTerm::Constant(term_of_distance(soft, None))
         }
+        (Measure::DeltaPing, _) => match searcher.session_view().best_region_round_trip_ms() {
+            None => ExactColumnTerm::Constant(term_of_distance(soft, None)),
+            Some(best_region_ms) => layout.location_column().map(|_| ExactColumnTerm::DeltaPing { best_region_ms })?,
+        },
         (Measure::Distance, _) => layout.location_column().map(|_| ExactColumnTerm::Distance)?,
         // Predictions need the entries.
         (Measure::Latency, _) if searcher.predictor.is_some() => return None,

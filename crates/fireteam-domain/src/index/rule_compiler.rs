@@ -222,7 +222,7 @@ impl RuleCompiler<'_, '_> {
             Measure::AttributeDifference(attribute) => {
                 self.layout.number_column(attribute).map_or(1.0, |column| self.layout.number_columns[column].span)
             }
-            Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter => 1.0,
+            Measure::Latency | Measure::DeltaPing | Measure::Distance | Measure::PacketLoss | Measure::Jitter => 1.0,
         };
         let searcher = &self.query.searcher;
         let limit = round_up_limit(searcher.attribute_values.limit_of(expansion, searcher.waited_ms) / span);

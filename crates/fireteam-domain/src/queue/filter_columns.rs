@@ -90,7 +90,9 @@ impl<'a> FilterColumns<'a> {
             .collect();
         let soft_columns =
             ruleset.soft_filters.iter().map(|filter| (build_soft_column(filter, &waiting_sessions), filter)).collect();
-        let one_sided = |it: &(SoftFilterColumn, &SoftFilter)| matches!(it.0, SoftFilterColumn::CandidateValue(_));
+        let one_sided = |(column, filter): &(SoftFilterColumn, &SoftFilter)| {
+            matches!(column, SoftFilterColumn::CandidateValue(_)) || filter.measure == Measure::DeltaPing
+        };
         let has_wishes =
             ruleset.allows_wishes() && waiting_sessions.iter().any(|waiting| !waiting.session.wishes.is_empty());
         let mut columns =
@@ -194,7 +196,9 @@ impl PairMeasure {
             {
                 Self::EstimatedLatencyMs(places())
             }
-            Measure::Latency | Measure::PacketLoss | Measure::Jitter => Self::EvaluatePerPair(measure),
+            Measure::Latency | Measure::DeltaPing | Measure::PacketLoss | Measure::Jitter => {
+                Self::EvaluatePerPair(measure)
+            }
         }
     }
 

@@ -293,6 +293,7 @@ fn write_measure(writer: &mut CanonicalWriter, measure: Measure) {
     match measure {
         Measure::AttributeDifference(index) => writer.index(index),
         Measure::Latency => writer.string("latency"),
+        Measure::DeltaPing => writer.string("delta_ping"),
         Measure::Distance => writer.string("distance"),
         Measure::PacketLoss => writer.string("packet_loss"),
         Measure::Jitter => writer.string("jitter"),

@@ -45,7 +45,7 @@ fn score_per_unit(filter: &SoftFilter) -> f64 {
 /// Example amount for people: 10 ms, 100 miles, or a twentieth of the range.
 fn example_amount(filter: &SoftFilter) -> f64 {
     match filter.measure {
-        Measure::Latency | Measure::Jitter => 10.0,
+        Measure::Latency | Measure::DeltaPing | Measure::Jitter => 10.0,
         Measure::PacketLoss => 1.0,
         Measure::Distance => 100.0,
         Measure::AttributeDifference(_) => (filter.max - filter.min) / 20.0,

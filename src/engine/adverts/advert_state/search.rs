@@ -9,13 +9,13 @@ use crate::auth::token::{ConsentPurpose, HandleCipher};
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::filter::{
-    AdvertisementView, AvoidedAdverts, Searcher, admit_advertisement, corrected_measured_round_trip, measure_between,
+    AdvertisementView, AvoidedAdverts, Searcher, admit_advertisement, measure_between, measured_or_predicted_round_trip,
 };
 use crate::domain::id::{AdvertisementId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::latency::has_common_region;
 use crate::domain::measure::Measure;
-use crate::domain::probe_result::{CorrectedMeasuredRoundTrip, ProbeResults};
+use crate::domain::probe_result::{MeasuredOrPredictedRoundTrip, ProbeResults};
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::ruleset::probing::ProbedPlayers;
 use crate::domain::ruleset::{AdvertisementIdDisclosure, Ruleset};
@@ -381,13 +381,13 @@ impl AdvertState {
                 let counted = match finding {
                     ReportedFinding::Answered(statistics) => {
                         self.compare_with_prediction(ruleset, searcher, &candidate, statistics.floor_ms);
-                        corrected_measured_round_trip(ruleset, searcher, &candidate)
+                        measured_or_predicted_round_trip(ruleset, searcher, &candidate)
                     }
                     ReportedFinding::NotProbed => None,
                     ReportedFinding::Silent | ReportedFinding::Incompatible | ReportedFinding::Full => return None,
                 };
                 let is_raised =
-                    matches!(counted, Some(CorrectedMeasuredRoundTrip::Measured { is_as_measured: false, .. }));
+                    matches!(counted, Some(MeasuredOrPredictedRoundTrip::Measured { is_as_measured: false, .. }));
                 implausible.extend(is_raised.then_some(position));
                 admit_advertisement(ruleset, searcher, &candidate, now).ok()?;
                 let score = score(ruleset, searcher, &candidate);
@@ -493,12 +493,12 @@ impl CandidateViewBuilder<'_> {
             true => RoundTrip::ByRegion(ms),
             false => RoundTrip::ByDistance(ms),
         };
-        let round_trip = match corrected_measured_round_trip(self.ruleset, self.searcher, advertisement) {
-            Some(CorrectedMeasuredRoundTrip::Measured { measured, is_as_measured: true }) => {
+        let round_trip = match measured_or_predicted_round_trip(self.ruleset, self.searcher, advertisement) {
+            Some(MeasuredOrPredictedRoundTrip::Measured { measured, is_as_measured: true }) => {
                 Some(RoundTrip::Measured(measured.round_trip_ms))
             }
-            Some(CorrectedMeasuredRoundTrip::Measured { measured, .. }) => Some(estimated(measured.round_trip_ms)),
-            Some(CorrectedMeasuredRoundTrip::Predicted(predicted)) => Some(RoundTrip::Predicted(predicted)),
+            Some(MeasuredOrPredictedRoundTrip::Measured { measured, .. }) => Some(estimated(measured.round_trip_ms)),
+            Some(MeasuredOrPredictedRoundTrip::Predicted(predicted)) => Some(RoundTrip::Predicted(predicted)),
             None => between(Measure::Latency).map(estimated),
         };
         CandidateView {

@@ -16,7 +16,7 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::queue_engine::seat_reports::PlayerReportOutcome;
+use crate::engine::queues::queue_engine::player_reports::PlayerReportOutcome;
 use crate::engine::queues::result_report::{check_report, with_leavers_duration_and_forecast};
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::ratings::command::{
@@ -38,13 +38,7 @@ impl QueueEngine {
     ) -> Result<ReportResultAnswer, EngineError> {
         let shared = &self.shared;
         let by_operator = matches!(command.reporter, ResultReporter::Operator);
-        let match_id = match (command.match_id, &command.reporter) {
-            (Some(match_id), _) => match_id,
-            (None, ResultReporter::GameServer(token)) => self.only_match_of_host(caller, token)?,
-            (None, ResultReporter::Ticket(_)) => return Err(EngineError::NotOwner),
-            (None, ResultReporter::Operator) => return Err(EngineError::MatchNotFound),
-        };
-        let match_ = self.find_match(match_id).await?;
+        let match_ = self.find_match(self.reported_match_id(caller, command)?).await?;
         let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
         for _ in 0..WRITE_ATTEMPTS_MAX {
             let authority = match self.authorize_reporter(caller, &match_, command) {
@@ -107,6 +101,16 @@ impl QueueEngine {
             }
         }
         Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS })
+    }
+
+    /// Match that a report is about: the one that it names, or the only one of the reporting host.
+    fn reported_match_id(&self, caller: &Caller, command: &ReportResultCommand) -> Result<MatchId, EngineError> {
+        match (command.match_id, &command.reporter) {
+            (Some(match_id), _) => Ok(match_id),
+            (None, ResultReporter::GameServer(token)) => self.only_match_of_host(caller, token),
+            (None, ResultReporter::Ticket(_)) => Err(EngineError::NotOwner),
+            (None, ResultReporter::Operator) => Err(EngineError::MatchNotFound),
+        }
     }
 
     /// Answer with the result of a match.

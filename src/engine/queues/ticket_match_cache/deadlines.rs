@@ -9,7 +9,7 @@ use crate::domain::lifecycle::{Match, MatchTicket};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
-use crate::engine::queues::ticket_match_cache::deadline_extension::IndexedDeadlineInputs;
+use crate::engine::queues::ticket_match_cache::indexed_deadline_inputs::IndexedDeadlineInputs;
 use crate::rules::RulesetCatalog;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 

@@ -17,7 +17,7 @@ use crate::store::postgres::connection::change_feed::{ChangeFeed, FeedBatchHeade
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::replica::ReplicaIdentity;
+use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Number of rows that are decoded as one unit of work.

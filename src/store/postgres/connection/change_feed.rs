@@ -19,7 +19,7 @@ use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
-use crate::store::postgres::replica::ReplicaIdentity;
+use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::rows::from_ms;
 use crate::supervisor::TaskSupervisor;
 

@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 use crate::store::postgres::connection::notify_throttle::NotifyThrottle;
 use crate::store::postgres::connection::slot::ConnectionSlot;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
-use crate::store::postgres::replica::ReplicaIdentity;
+use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::unknown_rows::UnknownRows;
 
 /// Connection and state for writing one batch at a time.

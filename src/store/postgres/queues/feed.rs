@@ -14,7 +14,7 @@ use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT}
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::queues::{decode, rating_statements, statements as sql};
-use crate::store::postgres::replica::ReplicaIdentity;
+use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::queues::{QueueFeed, QueueFeedBatch, RatingRow};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 

@@ -16,7 +16,8 @@ use crate::pb;
 impl Matching {
     /// Opens a session to others. `is_drawn`: the loop goes on without it if no party comes.
     pub(super) fn advertise(&mut self, hosting: HostedSession, is_drawn: bool, now: MonotonicTime) {
-        let advertising = Advertising::new(hosting, &self.options, is_drawn, &mut self.effects, now);
+        let mut advertising = Advertising::new(hosting, &self.options, is_drawn, &mut self.effects, now);
+        advertising.renew_latency_token(self.latency_token.clone());
         self.stage = Stage::Advertising(Box::new(advertising));
     }
 

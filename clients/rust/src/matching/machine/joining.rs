@@ -30,7 +30,7 @@ impl Matching {
                 advertisement_id: advertisement_id.clone(),
                 idempotency_key: self.effects.idempotency_key(),
                 search_token: self.memory.token(now),
-                session_composition: Some(self.options.party.clone()),
+                session_composition: Some(self.party()),
                 matchmaking_set_id: Some(self.options.set_id),
                 ..Default::default()
             };

@@ -138,7 +138,7 @@ impl Matching {
             search_token: self.memory.token(now),
             phase: phase.into(),
             measurements: measurements(&round, &self.memory, now),
-            session_composition: Some(self.options.party.clone()),
+            session_composition: Some(self.party()),
             matchmaking_set_id: Some(self.options.set_id),
             service_configuration_hash: self.options.service_configuration_hash,
         };

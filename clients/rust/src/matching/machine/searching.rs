@@ -21,7 +21,7 @@ impl Matching {
     /// Searches with the limits for the time waited so far.
     pub(super) fn search(&mut self, now: MonotonicTime) {
         let request = pb::MatchmakingSearchRequest {
-            session_composition: Some(self.options.party.clone()),
+            session_composition: Some(self.party()),
             service_configuration_hash: self.options.service_configuration_hash,
             matchmaking_set_id: Some(self.options.set_id),
             search_token: self.memory.token(now),

@@ -57,6 +57,26 @@ fn host_publishes_its_session_and_sends_heartbeats() {
     }
 }
 
+/// A new latency token is published with the session, which heartbeats do not repeat. An expired one changes nothing.
+#[test]
+fn host_publishes_a_new_latency_token() {
+    let mut world = host_world(hosting(3));
+    for token in [&b"first"[..], b"first", b"", b"second"] {
+        world.handle(Event::LatencyToken(token.to_vec()));
+        world.run_for(Duration::from_secs(5));
+    }
+    let updates = world.updates();
+    let sessions = updates.iter().filter_map(|update| update.session_composition.as_ref());
+    let tokens: Vec<&[u8]> = sessions.map(|session| &*session.latency_token).collect();
+    assert_eq!(tokens, [&b""[..], b"first", b"second"]);
+    assert!(
+        world
+            .updates()
+            .iter()
+            .all(|update| update.advertisement_id.is_empty() || !update.advertisement_token.is_empty())
+    );
+}
+
 /// Probes of others are answered while the session is open, with the key of its advertisement.
 #[test]
 fn host_answers_probes() {

@@ -247,6 +247,7 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
         Measure::AttributeDifference(2),
         Measure::Latency,
         Measure::Latency,
+        Measure::DeltaPing,
         Measure::Distance,
         by_probes,
     ]);
@@ -254,6 +255,7 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
         Measure::AttributeDifference(_) => {
             rng.pick(&[(-1000.0, 1000.0), (0.0, 1.0), (1e11, 1e12), (5.0, 5.5), (100.0, 300.0), (-1e12, 1e12)])
         }
+        Measure::DeltaPing => rng.pick(&[(0.0, 300.0), (0.0, 20.0), (-30.0, 60.0)]),
         Measure::Latency => rng.pick(&[(0.0, 300.0), (50.0, 100.0), (0.0, 60_000.0)]),
         Measure::Distance => rng.pick(&[(0.0, 8000.0), (10.0, 500.0)]),
         Measure::PacketLoss => (0.0, 20.0),

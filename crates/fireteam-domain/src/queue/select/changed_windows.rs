@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::filter::Refusal;
-use crate::queue::evaluated_queue::QueueWithoutMatches;
 use crate::queue::pass_state::PassState;
+use crate::queue::queue_without_matches::QueueWithoutMatches;
 use crate::ruleset::queue::SelectionOrder;
 
 /// Changed tickets of a pool, which is sorted as its windows are.

@@ -398,6 +398,7 @@ fn random_ruleset(rng: &mut SplitMix64) -> Ruleset {
         soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterDistance::Difference, curve, 15.0),
         soft("distance", 0.4, Measure::Distance, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
         soft("latency", 0.2, Measure::Latency, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 300.0),
+        soft("delta_ping", 0.3, Measure::DeltaPing, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 100.0),
         soft(
             "taste",
             0.1,

@@ -15,6 +15,9 @@ pub(super) const SERVER_MEASURE_NAMES: [&str; 2] = ["latency", "distance"];
 /// Measures that only the probes of a searching client know; in soft filters.
 pub(super) const PROBED_MEASURE_NAMES: [&str; 2] = ["packet_loss", "jitter"];
 
+/// Measure of a pair that only soft filters read: the round trip, less the searcher's least to a region.
+pub(super) const DELTA_PING: &str = "delta_ping";
+
 /// Numbers that a session may have.
 pub(super) const ATTRIBUTE_NUMBER_BOUNDS: NumberBounds =
     NumberBounds::new_inclusive(-NUMBER_MAGNITUDE_MAX, NUMBER_MAGNITUDE_MAX);
@@ -70,6 +73,12 @@ impl DeclaredAttributes {
                 let problem = format!("{} is measured by the searcher's probes", quoted_excerpt(&raw.value));
                 let fix = "use it in <SoftFilter>; <Latency MaxLossPercent MaxJitterMs> limit it";
                 reader.report_at(raw.value_span, problem, fix);
+            } else if &*raw.value == DELTA_PING {
+                reader.report_at(
+                    raw.value_span,
+                    format!("{} is only for soft filters", quoted_excerpt(&raw.value)),
+                    "use it in <SoftFilter>; limit `latency` in <Within>",
+                );
             } else if SERVER_MEASURE_NAMES.contains(&&*raw.value) {
                 let fix = "use it in <Within> or <SoftFilter>";
                 reader.report_at(
@@ -220,7 +229,7 @@ fn check_attribute_name(
     kind: Option<ValueType>,
     declared: &DeclaredAttributes,
 ) {
-    if SERVER_MEASURE_NAMES.contains(&&*name.value) {
+    if SERVER_MEASURE_NAMES.contains(&&*name.value) || &*name.value == DELTA_PING {
         let fix = "choose another name: the server measures it without a declaration";
         reader.report_at(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
     }

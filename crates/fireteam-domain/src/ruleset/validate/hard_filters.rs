@@ -6,7 +6,7 @@ use crate::measure::Measure;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, Span, quoted_excerpt};
-use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes};
+use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DELTA_PING, DeclaredAttributes};
 use crate::ruleset::validate::expansions::{DeclaredExpansions, LIMIT_BOUNDS};
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterListSource, OverlapChoice};
 
@@ -324,6 +324,7 @@ fn measure_name(measure: Measure, declared: &DeclaredAttributes) -> &str {
     match measure {
         Measure::AttributeDifference(index) => declared.name(index),
         Measure::Latency => "latency",
+        Measure::DeltaPing => DELTA_PING,
         Measure::Distance => "distance",
         Measure::PacketLoss => "packet_loss",
         Measure::Jitter => "jitter",

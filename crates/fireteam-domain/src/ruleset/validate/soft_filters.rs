@@ -5,11 +5,16 @@ use crate::limit::SOFT_FILTER_WEIGHT_MAX;
 use crate::measure::Measure;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
-use crate::ruleset::validate::attributes::{DeclaredAttributes, SERVER_MEASURE_NAMES, read_min_and_max};
+use crate::ruleset::validate::attributes::{
+    DELTA_PING, DeclaredAttributes, PROBED_MEASURE_NAMES, SERVER_MEASURE_NAMES, read_min_and_max,
+};
 use crate::ruleset::{DistanceCurve, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
 
 /// Default range of latency, milliseconds: the thesis's range. Larger round trips count as the maximum.
 const DEFAULT_LATENCY_RANGE_MS: (f64, f64) = (0.0, 300.0);
+
+/// Default range of delta ping, milliseconds: as long as latency's, so that a millisecond of either weighs the same.
+const DEFAULT_DELTA_PING_RANGE_MS: (f64, f64) = (0.0, 300.0);
 
 /// Default range of distance, miles: 0 to the diameter of the Earth, because distance is the chord.
 const DEFAULT_DISTANCE_RANGE_MILES: (f64, f64) = (0.0, 8000.0);
@@ -74,13 +79,15 @@ fn read_soft_filter(reader: &mut ElementReader<'_>, declared: &DeclaredAttribute
     let attribute = attribute?;
     let (measure, default_range, default_mode) = match &*attribute.value {
         "latency" => (Measure::Latency, Some(DEFAULT_LATENCY_RANGE_MS), SoftFilterDistance::LowerIsBetter),
+        DELTA_PING => (Measure::DeltaPing, Some(DEFAULT_DELTA_PING_RANGE_MS), SoftFilterDistance::LowerIsBetter),
         "distance" => (Measure::Distance, Some(DEFAULT_DISTANCE_RANGE_MILES), SoftFilterDistance::LowerIsBetter),
         "packet_loss" => {
             (Measure::PacketLoss, Some(DEFAULT_PACKET_LOSS_RANGE_PERCENT), SoftFilterDistance::LowerIsBetter)
         }
         "jitter" => (Measure::Jitter, Some(DEFAULT_JITTER_RANGE_MS), SoftFilterDistance::LowerIsBetter),
         _ => {
-            let (index, kind) = declared.find_with_extra_suggestions(reader, attribute, &SERVER_MEASURE_NAMES)?;
+            let measures = [&SERVER_MEASURE_NAMES[..], &PROBED_MEASURE_NAMES, &[DELTA_PING]].concat();
+            let (index, kind) = declared.find_with_extra_suggestions(reader, attribute, &measures)?;
             let kind = kind?;
             if kind != ValueType::Number {
                 let problem = format!("{} is a {}", quoted_excerpt(&attribute.value), kind.as_str());

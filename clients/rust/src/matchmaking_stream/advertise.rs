@@ -1,8 +1,8 @@
 //! Publishing on a connection. A file of its own, because [`Advertisement`] contains the connection of its updates.
 
 use crate::advertisement::{Advertisement, UpdateChannel};
-use crate::connection::MatchmakingStream;
 use crate::error::Error;
+use crate::matchmaking_stream::MatchmakingStream;
 use crate::pb;
 
 impl MatchmakingStream {

@@ -5,7 +5,7 @@ use std::fmt;
 /// Length of a secret, for `Debug`.
 pub(crate) struct SecretLength(Option<usize>);
 
-/// SecretWithLength with a length.
+/// Secret with a length.
 pub(crate) trait SecretWithLength {
     /// Length in bytes; `None` if absent.
     fn length(&self) -> Option<usize>;

@@ -1,0 +1,19 @@
+//! Measurement of beacons by a client: asks the server which there are, exchanges packets with the nearest, and reports their receipts.
+//! The answer is a latency token, which proves the client's round trips to the server in searches, advertisements and queues.
+//!
+//! [`Beacons`] is a state machine without socket, clock, connection or runtime, and is driven like
+//! [`Matching`](crate::matching::Matching). It keeps the token fresh by measuring again.
+//! [`MatchingRun::measure_beacons`](crate::matching_run::MatchingRun::measure_beacons),
+//! [`QueueingRun::measure_beacons`](crate::queueing_run::QueueingRun::measure_beacons) and
+//! [`Client::measure_beacons`](crate::Client::measure_beacons) drive it on a tokio runtime.
+
+mod beacon_order;
+mod call;
+mod machine;
+mod measurement;
+
+pub use call::{BeaconsAnswer, BeaconsCall, BeaconsRequest};
+pub use machine::{Beacons, BeaconsEvent};
+
+#[cfg(test)]
+mod tests;
