@@ -50,7 +50,7 @@ impl<'a> AdvertisementRow<'a> {
             expires_ms: to_ms(expires_at),
             join_seats: i64::from(advertisement.session.join_seats),
             ttl_ms: advertisement.ttl_ms.map(|ttl_ms| i64::from(ttl_ms.get())),
-            beacon_vector: advertisement.session.published_vector().map(PublishedVector::encode),
+            beacon_vector: advertisement.session.published_vector().map(|it| blob_with_checksum(it.encode())),
             body: row_body::encode_advertisement(advertisement).into(),
             connect_data: (&*advertisement.connect_data).into(),
         }
@@ -93,8 +93,9 @@ impl<'a> AdvertisementRow<'a> {
         advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
         advertisement.session.join_seats = join_seats;
         advertisement.ttl_ms = ttl_ms;
-        // One that cannot be read counts as none, as an expired one does.
-        let vector = self.beacon_vector.as_deref().and_then(PublishedVector::decode);
+        let vector = self.beacon_vector.as_deref().map(|blob| blob_of_checksum("advertisement", "beacon_vector", blob));
+        // One of a newer version counts as none, as an expired one does.
+        let vector = vector.transpose()?.and_then(PublishedVector::decode);
         advertisement.session.set_published_vector(vector);
         advertisement.connect_data = self.connect_data.into();
         Ok(advertisement)
@@ -289,6 +290,30 @@ pub(super) fn to_ms(time: UnixMs) -> i64 {
 
 pub(super) fn from_ms(ms: i64) -> UnixMs {
     UnixMs(u64::try_from(ms).unwrap_or(0))
+}
+
+/// Bytes with their checksum at the end, for a column that the checksum of its row does not cover.
+pub(super) fn blob_with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+    let sum = blob_checksum(&bytes);
+    bytes.extend(sum);
+    bytes
+}
+
+/// Bytes of a column without the checksum at their end, which must match.
+pub(super) fn blob_of_checksum<'a>(
+    table: &'static str,
+    column: &'static str,
+    blob: &'a [u8],
+) -> Result<&'a [u8], StoreError> {
+    let split = blob.split_last_chunk::<8>().filter(|(bytes, sum)| blob_checksum(bytes) == **sum);
+    let reason = || "its checksum does not match".to_owned();
+    split.map(|(bytes, _)| bytes).ok_or_else(|| StoreError::CorruptRow { table, column, reason: reason() })
+}
+
+fn blob_checksum(bytes: &[u8]) -> [u8; 8] {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(bytes);
+    sum.finish().to_be_bytes()
 }
 
 /// Row checksum; detects disk corruption. No protection against deliberate changes of the file.

@@ -13,7 +13,7 @@ use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::match_purge_at;
 use crate::store::queues::ticket_match_body::{decode_match, decode_ticket, encode_match, encode_ticket};
 use crate::store::queues::{StoredTicket, TicketState};
-use crate::store::rows::{RowChecksum, body_error, from_ms, to_ms, unknown_row};
+use crate::store::rows::{RowChecksum, blob_of_checksum, blob_with_checksum, body_error, from_ms, to_ms, unknown_row};
 
 /// Constant columns of a row of `ticket`.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +85,8 @@ impl TicketRow<'_> {
         ticket.set_id = SetId(set_id);
         ticket.entered_at = from_ms(self.entered_ms);
         ticket.session.silo = SiloId(self.silo_id.cast_unsigned());
+        let vectors = state_row.seat_vectors.as_deref();
+        let vectors = vectors.map(|blob| blob_of_checksum("ticket", "seat_vectors", blob));
         Ok(StoredTicket {
             ticket: Arc::new(ticket),
             state: state_row.decode_state()?,
@@ -92,7 +94,7 @@ impl TicketRow<'_> {
             version: state_row.version.cast_unsigned(),
             request_digest: self.request_digest,
             acknowledged: state_row.acknowledged.cast_unsigned(),
-            seat_vectors: state_row.seat_vectors.as_deref().map(SeatVectors::decode).unwrap_or_default(),
+            seat_vectors: vectors.transpose()?.map(SeatVectors::decode).unwrap_or_default(),
         })
     }
 }
@@ -114,7 +116,7 @@ impl TicketStateRow {
             purge_at_ms: stored.purge_at().map(to_ms),
             version: stored.version.cast_signed(),
             acknowledged: stored.acknowledged.cast_signed(),
-            seat_vectors: stored.seat_vectors.encode(),
+            seat_vectors: stored.seat_vectors.encode().map(blob_with_checksum),
         }
     }
 

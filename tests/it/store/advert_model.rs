@@ -209,6 +209,9 @@ impl Model {
                     (player.user, player.client_key) = (key, key);
                 }
                 let was_in_advertisement = published != *ad.advertisement;
+                if was_in_advertisement {
+                    published.session.set_published_vector(None);
+                }
                 ad.advertisement = published.into();
                 let all = ad.reservations.iter_mut();
                 let erased = all.filter_map(|held| erase(held, user, &seed, purge_at).then(|| held.clone()));
