@@ -118,6 +118,7 @@ fn corrupt_row(column: &'static str, reason: String) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::rows::blob_with_checksum;
 
     /// Message with the given fields, as Postgres sends it.
     fn message(fields: &[&[u8]]) -> Vec<u8> {
@@ -133,13 +134,20 @@ mod tests {
     fn copy_decode_reports_the_corrupt_column() {
         let [id, int64, int16, int32] = [&[1; 16][..], &[0; 8], &[0; 2], &[0; 4]];
         let body = br#"{"h":1,"z":[1]}"#;
-        let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data", &[0, 0, 1, 0], b""];
+        // Of no vector that this version knows.
+        let vector = blob_with_checksum(Vec::new());
+        let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data", &[0, 0, 1, 0], &vector];
         let decode = |fields: &[&[u8]]| decode_advertisement(&message(fields), 0, &UnknownRows::default());
         let stored = decode(&row).unwrap().unwrap();
         assert_eq!((&*stored.advertisement.connect_data, stored.is_heartbeat_owner), (&b"data"[..], true));
-        for (column, field, name) in
-            [(0, int16, "advertisement_id"), (5, int32, "kind"), (8, &[255; 4][..], "join_seats"), (9, b"\xff", "body")]
-        {
+        let corrupt_fields = [
+            (0, int16, "advertisement_id"),
+            (5, int32, "kind"),
+            (8, &[255; 4][..], "join_seats"),
+            (9, b"\xff", "body"),
+            (12, b"", "beacon_vector"),
+        ];
+        for (column, field, name) in corrupt_fields {
             let mut fields = row;
             fields[column] = field;
             let error = decode(&fields).unwrap_err().to_string();
