@@ -133,13 +133,13 @@ fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFil
         (Measure::Distance | Measure::Latency | Measure::DeltaPing, _) if searcher.locality.is_none() => {
             ExactColumnTerm::Constant(term_of_distance(soft, None))
         }
+        (Measure::Latency | Measure::DeltaPing, _) if searcher.predictor.is_some() => return None,
         (Measure::DeltaPing, _) => match searcher.session_view().best_region_round_trip_ms() {
             None => ExactColumnTerm::Constant(term_of_distance(soft, None)),
             Some(best_region_ms) => layout.location_column().map(|_| ExactColumnTerm::DeltaPing { best_region_ms })?,
         },
         (Measure::Distance, _) => layout.location_column().map(|_| ExactColumnTerm::Distance)?,
         // Predictions need the entries.
-        (Measure::Latency, _) if searcher.predictor.is_some() => return None,
         (Measure::Latency, _) => layout.location_column().map(|_| ExactColumnTerm::Latency)?,
     })
 }
