@@ -1,5 +1,6 @@
 //! Fail points of the engine: a transaction that is cancelled when a client disconnects, and panics of tasks and passes.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::domain::id::SetId;
@@ -27,6 +28,17 @@ pub(crate) fn fail_in_queue_writer() {
 /// Panics in the runner of a queue, if the fault is enabled.
 pub(crate) fn fail_in_queue_runner() {
     fail::fail_point!("panic_in_queue_runner", |_| panic!("planted panic in a queue runner"));
+}
+
+/// Holds back what the queue feed has read, as on a server that is busy, while the file exists that the fault names.
+pub(crate) async fn hold_queue_feed() {
+    let marker = || -> Option<String> {
+        fail::fail_point!("hold_queue_feed", |marker: Option<String>| marker);
+        None
+    };
+    while marker().is_some_and(|marker| Path::new(&marker).exists()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Whether the fail point is on that ends a commit when a client disconnects.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::id::{AdvertisementId, MatchId, RatingKey, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
@@ -20,7 +20,7 @@ use crate::store::queues::connected_users_report::ConnectedUsersReport;
 use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::queues::{
     self, FinishedMatch, LiveServers, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
-    UserTicketsMatchAndPenalties,
+    StoredTicket, UserTicketsMatchAndPenalties,
 };
 use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 use crate::store::statistics::{StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals};
@@ -223,6 +223,10 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         let duration = self.record_operation("commit_queues", started, result.is_ok(), batch.len());
         self.observer.on_transaction(queues::transaction_label(batch), duration);
         result
+    }
+
+    async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
+        self.inner.read_ticket(id).await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, UserKey};
+use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, TicketId, UserKey};
 use fireteam::domain::lifecycle::Match;
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::ruleset::rating::defaults::OwnRatingKeys;
@@ -17,7 +17,8 @@ use fireteam::store::memory::MemoryStore;
 use fireteam::store::outages::{LivenessReport, OutageStore, StoredOutages};
 use fireteam::store::queues::first_scale::FirstRatingScaleOfSet;
 use fireteam::store::queues::{
-    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserTicketsMatchAndPenalties,
+    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredTicket,
+    UserTicketsMatchAndPenalties,
 };
 use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 use fireteam::store::statistics::{StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals};
@@ -123,6 +124,10 @@ impl QueueStore for FaultyStore {
             .await
             .expect("the sender exists");
         self.inner.commit_queues(batch).await
+    }
+
+    async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
+        self.inner.read_ticket(id).await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {

@@ -25,6 +25,8 @@ mod hosting_servers;
 mod hung_files;
 #[cfg(test)]
 mod identities;
+#[cfg(all(test, feature = "failpoints"))]
+mod late_queue_feed;
 #[cfg(test)]
 mod limited_owner;
 #[cfg(test)]

@@ -47,7 +47,10 @@ impl FollowedFeed for QueueFeedReader {
     }
 
     async fn read_batch(&mut self) -> Result<QueueFeedBatch, StoreError> {
-        self.feed.read_batch().await
+        let batch = self.feed.read_batch().await;
+        #[cfg(feature = "failpoints")]
+        crate::engine::fail_points::hold_queue_feed().await;
+        batch
     }
 
     fn has_more(batch: &QueueFeedBatch) -> bool {

@@ -194,15 +194,16 @@ impl QueueEngine {
         response: ReadyCheckResponse,
     ) -> Result<TicketStatus, EngineError> {
         let holder = self.verify_ticket_token(caller, &response.ticket)?;
-        let stored = self.wait_for_cached_ticket(holder.ticket_id).await?;
+        let stored = self.find_ticket(holder.ticket_id).await?;
         let event = MatchEvent::Responded {
             ticket_id: holder.ticket_id,
             users: holder.named_or_all_users(&stored.ticket, &response.users)?,
             accepted: response.accept,
             answered_by: holder.user,
         };
-        let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(response.match_id).map(|_| ())).await;
-        is_known.ok_or(EngineError::NotOwner)?;
+        if !self.shared.wait_for_match(response.match_id).await? {
+            return Err(EngineError::NotOwner);
+        }
         let outcome = self.shared.apply_match_event(response.match_id, event).await?;
         if outcome.result != EventResult::Changed {
             // An answer that changes nothing still is a sign of life, which counts for reports of sides during play.
@@ -215,7 +216,7 @@ impl QueueEngine {
             }
             EventResult::UnknownParticipant => return Err(EngineError::NotOwner),
         }
-        let stored = self.wait_for_cached_ticket(holder.ticket_id).await?;
+        let stored = self.find_ticket(holder.ticket_id).await?;
         Ok(self.shared.ticket_status_for(&holder, &stored, self.shared.common.clock.now()))
     }
 
@@ -245,9 +246,9 @@ impl QueueEngine {
         if holder.ticket_id == ticket.id { Ok(holder) } else { Err(EngineError::NotOwner) }
     }
 
-    /// Ticket from the cache.
-    async fn wait_for_cached_ticket(&self, id: TicketId) -> Result<StoredTicket, EngineError> {
-        self.shared.wait_for_cached(|cache| cache.ticket(id).cloned()).await.ok_or(EngineError::TicketNotFound)
+    /// Ticket from the cache or the store.
+    async fn find_ticket(&self, id: TicketId) -> Result<StoredTicket, EngineError> {
+        self.shared.find_ticket(id).await?.ok_or(EngineError::TicketNotFound)
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::domain::available_time::OutageTimes;
-use crate::domain::id::{MatchId, RulesetHash, SetId};
+use crate::domain::id::{MatchId, RulesetHash, SetId, TicketId};
 use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match};
@@ -40,7 +40,7 @@ use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWri
 use crate::engine::ratings::RatingCache;
 use crate::engine::writer_inbox::{RETRY_AFTER_MS, submit_command};
 use crate::rules::catalog::MatchRulesetLookup;
-use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
+use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket};
 
 /// Maximum delay until another replica's acknowledged change is visible here.
 pub(crate) const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(1);
@@ -152,6 +152,42 @@ impl SharedState {
             }
             if timeout_at(deadline, changes.changed()).await.is_err() {
                 return None;
+            }
+        }
+    }
+
+    /// Ticket from the cache; from the store if another server may have written it and the feed has not brought it yet. `None` if it
+    /// does not exist, or was purged.
+    pub(crate) async fn find_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, EngineError> {
+        if let Some(cached) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await {
+            return Ok(Some(cached));
+        }
+        if !self.has_replicas {
+            return Ok(None);
+        }
+        self.common.store.read_ticket(id).await.map_err(|error| {
+            tracing::debug!(%error, ticket = %id, "ticket not read");
+            EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
+        })
+    }
+
+    /// Waits until a match is in the cache; whether it is. Fails if the store has it and the feed has not brought it yet: the call
+    /// is to be repeated.
+    pub(crate) async fn wait_for_match(&self, id: MatchId) -> Result<bool, EngineError> {
+        if self.wait_for_cached(|cache| cache.match_by_id(id).map(|_| ())).await.is_some() {
+            return Ok(true);
+        }
+        if !self.has_replicas {
+            return Ok(false);
+        }
+        let unavailable = EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+        match self.common.store.read_match(id).await {
+            Ok(None) => Ok(false),
+            Ok(Some(stored)) if stored.stage.end_reason().is_some() => Ok(false),
+            Ok(Some(_)) => Err(unavailable),
+            Err(error) => {
+                tracing::debug!(%error, match_id = %id, "match not read");
+                Err(unavailable)
             }
         }
     }

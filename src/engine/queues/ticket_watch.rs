@@ -65,13 +65,33 @@ impl TicketWatch {
             self.changed_tickets = if Instant::now() < self.unknown_ticket_deadline {
                 match timeout_at(self.unknown_ticket_deadline, self.notifier.wait_for_changes()).await {
                     Ok(changed_tickets) => changed_tickets,
-                    // Check unknown tickets once more, then drop them.
-                    Err(_) => self.sent_versions.keys().copied().collect(),
+                    // Check unknown tickets once more, then drop them, unless the store has them and the feed is late.
+                    Err(_) => {
+                        if self.is_an_unknown_ticket_stored().await {
+                            self.unknown_ticket_deadline = Instant::now() + REPLICATION_DELAY_MAX;
+                        }
+                        self.sent_versions.keys().copied().collect()
+                    }
                 }
             } else {
                 self.notifier.wait_for_changes().await
             };
         }
+    }
+
+    /// Whether the store has a watched ticket that the cache has not; also if the store cannot be read.
+    async fn is_an_unknown_ticket_stored(&self) -> bool {
+        if !self.shared.has_replicas {
+            return false;
+        }
+        let is_unknown = |id: &&TicketId| self.shared.cache.read().ticket(**id).is_none();
+        let unknown: Vec<TicketId> = self.sent_versions.keys().filter(is_unknown).copied().collect();
+        for id in unknown {
+            if !matches!(self.shared.common.store.read_ticket(id).await, Ok(None)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// The watch of the player who was named as host confirms the match.

@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::domain::id::{MatchId, RatingKey, UserKey};
+use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
@@ -14,7 +14,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::{
-    FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserTicketsMatchAndPenalties,
+    FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredTicket, UserTicketsMatchAndPenalties,
 };
 
 /// Smallest possible user key.
@@ -45,6 +45,10 @@ impl QueueStore for MemoryStore {
 
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
         Ok(self.lock_queues().apply_batch(batch))
+    }
+
+    async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
+        Ok(self.lock_queues().tickets.get(&id).cloned())
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
@@ -38,7 +38,7 @@ use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{
     FinishedMatch, LiveServers, QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome, QueueStore, QueueWrite,
-    StoredQueueData, UserTicketsMatchAndPenalties,
+    StoredQueueData, StoredTicket, UserTicketsMatchAndPenalties,
 };
 use crate::store::rows;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
@@ -80,6 +80,18 @@ impl QueueStore for PostgresStore {
             })
         };
         self.unknown_rows.commit_without_unknown(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
+    }
+
+    async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
+        let mut slot = self.background_connection.lock().await;
+        let all_silos: Option<Vec<i64>> = None;
+        let row = query_within!(slot, OPERATION_TIMEOUT, "reading a ticket", |connection| {
+            sqlx::query(sql::READ_TICKETS)
+                .bind(vec![Uuid::from_bytes(*id.as_bytes())])
+                .bind(&all_silos)
+                .fetch_optional(&mut *connection)
+        })?;
+        row.as_ref().map(decode::decode_ticket).transpose()
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use sqlx::Connection;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
-use crate::domain::id::{MatchId, RatingKey, UserKey};
+use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
@@ -25,7 +25,8 @@ use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{
-    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserTicketsMatchAndPenalties,
+    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredTicket,
+    UserTicketsMatchAndPenalties,
 };
 use crate::store::rows;
 use crate::store::sqlite::SqliteStore;
@@ -58,6 +59,13 @@ impl QueueStore for SqliteStore {
         let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
         let commit = |batch| self.commit_batch(batch);
         self.unknown_rows.commit_without_unknown(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
+    }
+
+    async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
+        let id_list = hex_json_array([id.as_bytes()].into_iter());
+        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_TICKETS).bind(id_list)).await;
+        let rows = rows.map_err(|error| with_path(&self.path, error))?;
+        rows.first().map(decode::decode_ticket).transpose()
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {

@@ -170,6 +170,12 @@ async fn backfill_judges_a_session_of_another_server() {
     let replicas = Replicas::start(&database, 2, &["--rulesets", &rules]);
     let [here, there] = &replicas.servers[..] else { unreachable!() };
     here.operator_client().await.import_ratings(ratings_request(&ratings_of_ten())).await.expect("import");
+    let elsewhere = there.client().await;
+    wait_until("the other server has the ratings", async || {
+        let known = elsewhere.get_ratings(SET_ID, &["strong", "even"]).await.expect("ratings");
+        known.iter().all(|user| user.rating.as_ref().is_some_and(|known| 3_000.0 < known.rating))
+    })
+    .await;
     let client = here.client().await;
     let session = session_with_teams(&[&SEATED[..5], &SEATED[5..]], 1);
     let advertised = client.update_advertisement(session).await.expect("advertise");

@@ -15,9 +15,6 @@ use crate::support::generated_client::{ExplainRequest, GateReason};
 use crate::support::party_site::{PartySite, by_operator, wait_for_state};
 use crate::support::queue_server::{SET_ID, enter_request, operator_client, wait_until};
 
-/// Time in which each server has reported, and has read what the other reported.
-const TWO_REPORTS: Duration = Duration::from_secs(5);
-
 /// Game backends at both servers of a site.
 async fn backends(site: &PartySite) -> [Client; 2] {
     let backend = async |server: usize, name: &str| {
@@ -37,6 +34,24 @@ async fn wait_for_exchange(site: &PartySite) {
             "select count(distinct replica) from connected_users_by_set where reported_at > '{begun}'::timestamptz"
         );
         wait_until("both servers report", async || site.count_rows(&reported).await == 2).await;
+    }
+}
+
+/// Returns when the lists of both servers have `count` users together, and were counted.
+async fn wait_for_lists(site: &PartySite, count: i64) {
+    let listed = "select count(*) from connected_user";
+    wait_until("the lists have changed", async || site.count_rows(listed).await == count).await;
+    let database = site.database().expect("Postgres");
+    // Twice: a count may have begun before the lists changed. The server that counts has the first one before it counts again.
+    for _ in 0..2 {
+        let mut connection = database.connect().await;
+        let begun: String =
+            sqlx::query_scalar("select clock_timestamp()::text").fetch_one(&mut connection).await.expect("a time");
+        let counted = format!(
+            "select count(*) from connected_users_by_set
+              where total_count is not null and reported_at > '{begun}'::timestamptz"
+        );
+        wait_until("the users are counted", async || site.count_rows(&counted).await > 0).await;
     }
 }
 
@@ -97,30 +112,31 @@ async fn player_of_two_servers_is_connected_until_both_have_heard_nothing() {
     }
     let mut ann =
         site.player_elsewhere("ann").await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    wait_for_lists(&site, 5).await;
     wait_for_gate(&site, &ann, GateReason::TooFewWaiting).await;
     site.clock.advance_ms(20_000);
     ann.heartbeat().await.expect("heartbeat");
     report_connected(&there, &["dan", "eve"], &[SET_ID]).await;
     site.clock.advance_ms(15_000);
-    tokio::time::sleep(TWO_REPORTS).await;
-    assert_eq!(
-        gate_reasons(&site, &ann).await,
-        [Some(GateReason::TooFewWaiting); 2],
-        "the second server hears of both"
-    );
+    // The second server hears of both: with ann, three.
+    wait_for_lists(&site, 3).await;
+    wait_for_gate(&site, &ann, GateReason::TooFewWaiting).await;
     report_connected(&here, &["dan", "eve"], &[SET_ID]).await;
+    wait_for_lists(&site, 5).await;
     site.clock.advance_ms(16_000);
     ann.heartbeat().await.expect("heartbeat");
-    tokio::time::sleep(TWO_REPORTS).await;
-    assert_eq!(gate_reasons(&site, &ann).await, [Some(GateReason::TooFewWaiting); 2], "the first one does");
+    // The first one hears of both, the second of ann.
+    wait_for_lists(&site, 3).await;
+    wait_for_gate(&site, &ann, GateReason::TooFewWaiting).await;
     site.restart_first().await;
     ann.heartbeat().await.expect("heartbeat");
     wait_for_gate(&site, &ann, GateReason::Unspecified).await;
     let [here, _] = backends(&site).await;
     report_connected(&here, &["dan"], &[SET_ID]).await;
     report_connected(&there, &["dan"], &[SET_ID]).await;
-    tokio::time::sleep(TWO_REPORTS).await;
-    assert_eq!(gate_reasons(&site, &ann).await, [Some(GateReason::Unspecified); 2], "one of two");
+    // One of two waits.
+    wait_for_lists(&site, 3).await;
+    wait_for_gate(&site, &ann, GateReason::Unspecified).await;
     let mut bob = site.player("bob").await.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
     wait_for_state(&mut bob, TicketState::Matched).await;
     site.shut_down().await;

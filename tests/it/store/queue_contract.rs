@@ -196,6 +196,8 @@ async fn check_proposals(store: &dyn Store) {
     assert_eq!((stored.state, stored.version), (in_match, 2), "a ticket in a match cannot leave");
     let Out::CurrentTicket(stored) = commit_one(store, heartbeat(1, 70)).await else { panic!("the ticket exists") };
     assert_eq!((stored.state, stored.expires_at, stored.version), (in_match, UnixMs(70), 3), "it stays alive");
+    assert_eq!(store.read_ticket(ticket_id(1)).await.unwrap(), Some(stored));
+    assert_eq!(store.read_ticket(ticket_id(99)).await.unwrap(), None);
     assert_eq!(store.read_match(match_id(1)).await.unwrap().as_deref(), Some(&both));
     assert_eq!(store.read_match(match_id(2)).await.unwrap(), None);
 }

@@ -24,7 +24,7 @@ impl QueueEngine {
         command: &LeaveQueueCommand,
     ) -> Result<LeaveQueueAnswer, EngineError> {
         let holder = self.verify_ticket_token(caller, &command.ticket)?;
-        let ticket = self.wait_for_cached_ticket(holder.ticket_id).await?.ticket;
+        let ticket = self.find_ticket(holder.ticket_id).await?.ticket;
         check_players(&ticket, &command.users)?;
         let mut users = holder.named_or_all_users(&ticket, &command.users)?;
         if users.len() == ticket.session.players.len() {
@@ -50,14 +50,15 @@ impl QueueEngine {
                 return Err(EngineError::TicketNotFound);
             };
             let TicketState::InMatch(match_id) = stored.state else { return Ok(stored) };
-            let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(match_id).map(|_| ())).await;
-            is_known.ok_or(EngineError::MatchNotFound)?;
+            if !self.shared.wait_for_match(match_id).await? {
+                return Err(EngineError::MatchNotFound);
+            }
             let event = MatchEvent::PlayersLeft { ticket_id, users: users.to_vec(), left_by };
             let outcome = self.shared.apply_match_event(match_id, event).await?;
             match outcome.result {
                 EventResult::Changed | EventResult::AlreadyApplied => {
                     self.leave_session(&outcome.match_after, ticket_id);
-                    return self.wait_for_cached_ticket(ticket_id).await;
+                    return self.find_ticket(ticket_id).await;
                 }
                 // The match has just ended: the ticket has ended too, or waits again.
                 EventResult::WrongStage | EventResult::TooEarly | EventResult::TooLate => {}

@@ -30,7 +30,7 @@ impl QueueEngine {
     /// Ends a ticket that waits or whose match is not being played yet; the match's other tickets wait again. Idempotent.
     pub async fn dismiss_ticket(&self, ticket_id: TicketId) -> Result<DismissTicketAnswer, EngineError> {
         let end_reason = TicketEndReason::Cancelled;
-        if let TicketState::Ended { end_reason, .. } = self.wait_for_cached_ticket(ticket_id).await?.state {
+        if let TicketState::Ended { end_reason, .. } = self.find_ticket(ticket_id).await?.state {
             return Ok(DismissTicketAnswer { end_reason, had_ended: true });
         }
         for _ in 0..ATTEMPTS_MAX {
@@ -47,8 +47,9 @@ impl QueueEngine {
                 TicketState::InMatch(match_id) => match_id,
                 TicketState::Waiting => return Err(EngineError::Internal),
             };
-            let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(match_id).map(|_| ())).await;
-            is_known.ok_or(EngineError::MatchNotFound)?;
+            if !self.shared.wait_for_match(match_id).await? {
+                return Err(EngineError::MatchNotFound);
+            }
             let event = MatchEvent::TicketWithdrawn { ticket_id, reason: end_reason };
             let outcome = self.shared.apply_match_event(match_id, event).await?;
             match outcome.result {

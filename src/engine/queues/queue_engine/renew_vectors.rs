@@ -41,8 +41,7 @@ impl QueueEngine {
         }
         let (common, now) = (&self.shared.common, self.shared.common.clock.now());
         for holder in holders {
-            let known = self.shared.wait_for_cached(|cache| cache.ticket(holder.ticket_id).cloned()).await;
-            let Some(stored) = known else { continue };
+            let Some(stored) = self.shared.find_ticket(holder.ticket_id).await? else { continue };
             let Some(seat) = own_seat(holder, &stored).filter(|seat| needs_renewal(&stored, *seat, now)) else {
                 continue;
             };

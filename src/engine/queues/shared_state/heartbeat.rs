@@ -20,7 +20,7 @@ impl SharedState {
     /// when less than two thirds of the TTL are left, so a caller that sends one per half of the TTL never comes too late. Returns
     /// the ticket and the time until it expires, milliseconds.
     pub(crate) async fn heartbeat_ticket(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
-        let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
+        let Some(stored) = self.find_ticket(id).await? else { return Ok(None) };
         let now = self.common.clock.now();
         if !is_ticket_ended(&stored) {
             let users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
@@ -79,7 +79,7 @@ impl SharedState {
     /// Heartbeat of one player's client, in a ticket that another caller keeps alive. It counts as the ticket's heartbeat
     /// once a host is named, since the player may be the host.
     pub(crate) async fn record_seat_heartbeat(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
-        let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
+        let Some(stored) = self.find_ticket(id).await? else { return Ok(None) };
         let has_host = match stored.state {
             TicketState::InMatch(match_id) => self
                 .cache
