@@ -7,13 +7,13 @@ use std::time::Duration;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
-use fireteam::auth::public_user_keys::PublicUserKeys;
+use fireteam::auth::public_user_keys::PublicUserKeySecret;
 use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::{Clock, ManualClock};
 use fireteam::domain::id::{AdvertisementId, SetId};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::BeaconSettings;
-use fireteam::engine::command::{Caller, UpdateAdvertCommand};
+use fireteam::engine::command::{Caller, PublishOrHeartbeatAdvertCommand};
 use fireteam::engine::settings::EngineSettings;
 use fireteam::engine::{Engine, EngineDeps, PendingAnswer};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
@@ -103,7 +103,7 @@ impl Hosts {
             rulesets: catalog,
             geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), places)),
             token_signer: Arc::new(HmacTokenSigner::new([7; 32], None)),
-            public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
+            public_user_keys: Arc::new(PublicUserKeySecret::new([7; 32])),
             match_credential_keys: Arc::new(MatchCredentialKeys::new(
                 JwtSigningKey::from_seed(&[8; 32]).expect("a key"),
                 None,
@@ -134,18 +134,20 @@ impl Hosts {
         rng: &mut SplitMix64,
         number: usize,
     ) -> PendingAnswer<fireteam::engine::command::UpdateAdvertAnswer> {
-        let update = UpdateAdvertCommand {
+        let update = PublishOrHeartbeatAdvertCommand {
             session: Some(session(rng, PopulationKind::Uniform)),
             set_id: Some(SetId(1)),
             idempotency_key: Some(format!("host number {number:020}")),
-            ..UpdateAdvertCommand::default()
+            ..PublishOrHeartbeatAdvertCommand::default()
         };
         self.engine.update_advertisement(&Caller::default(), update).expect("a good update")
     }
 
     fn beat(&self, number: usize) -> PendingAnswer<fireteam::engine::command::UpdateAdvertAnswer> {
-        let update =
-            UpdateAdvertCommand { existing_advert: Some(self.hosts[number].clone()), ..UpdateAdvertCommand::default() };
+        let update = PublishOrHeartbeatAdvertCommand {
+            existing_advert: Some(self.hosts[number].clone()),
+            ..PublishOrHeartbeatAdvertCommand::default()
+        };
         self.engine.update_advertisement(&Caller::default(), update).expect("a good heartbeat")
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
-use fireteam::auth::public_user_keys::PublicUserKeys;
+use fireteam::auth::public_user_keys::PublicUserKeySecret;
 use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::SystemClock;
 use fireteam::domain::id::{SetId, SiloId, UserKey};
@@ -22,7 +22,7 @@ use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::{self, RulesetCatalog};
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::telemetry::metric::Metrics;
 
 use crate::harness::{clock, machine, quantile_of};
@@ -62,7 +62,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             return;
         };
         runtime.block_on(async {
-            let replica = ReplicaIdentity { id: 1, silos: None };
+            let replica = FireteamReplica { id: 1, silos: None };
             let store = PostgresStore::open(&url, replica).await.expect("a database");
             measure("PGIDLE", Arc::new(store)).await;
         });
@@ -101,7 +101,7 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         rulesets: catalog,
         geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), LocatorSettings::default())),
         token_signer: Arc::new(HmacTokenSigner::new([7; 32], None)),
-        public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
+        public_user_keys: Arc::new(PublicUserKeySecret::new([7; 32])),
         match_credential_keys: Arc::new(MatchCredentialKeys::new(jwt_signing_key, None)),
         metrics: Arc::new(Metrics::new()),
         settings: EngineSettings { max_silos: 100_000, max_silos_per_user: 100_000, ..EngineSettings::default() },

@@ -13,10 +13,12 @@ use fireteam::domain::locality::Locality;
 use fireteam::domain::matchmaking_action::AdvertiseChances;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::probing::DEFAULT_PROBING;
-use fireteam::domain::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use fireteam::domain::ruleset::teams::{
+    AllocatorOfferSpec, GameServerOrder, HostingMode, HostingSpec, PlayerDataForHost,
+};
 use fireteam::domain::ruleset::{
-    AdvertisementIdDisclosure, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterListSource,
-    PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy,
+    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterListSource,
+    PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterObjective, SoftMissingPolicy,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -81,8 +83,8 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         max,
     };
     let skill =
-        soft("skill", rules.skill, Measure::AttributeDifference(0), SoftFilterDistance::Difference, 0.0, 3000.0);
-    let distance = soft("distance", rules.distance, Measure::Distance, SoftFilterDistance::LowerIsBetter, 0.0, 8000.0);
+        soft("skill", rules.skill, Measure::AttributeDifference(0), SoftFilterObjective::Difference, 0.0, 3000.0);
+    let distance = soft("distance", rules.distance, Measure::Distance, SoftFilterObjective::LowerIsBetter, 0.0, 8000.0);
     let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| ExpansionStep { start_ms, limit: value });
     let within = HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 };
     let strings = |text: &str| InFilterListSource::Strings([text.into()].into());
@@ -108,7 +110,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdDisclosure::Ids,
+        handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probing: DEFAULT_PROBING,
@@ -125,7 +127,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
             max_match_ms: 0,
             confirm_ms: 0,
             host_loss_ms: 0,
-            choice: ServerChoice::BestScore,
+            choice: GameServerOrder::BestScore,
             max_round_trip_ms: None,
             allocation: AllocatorOfferSpec::NO_OFFERS,
             report_window_ms: 0,

@@ -13,10 +13,10 @@ use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::queue::{
-    BucketRounding, Gate, GateRounding, NarrowerOrWiderBound, QualitySpec, QueueSpec, RatingGroup, RatingGroups,
+    BucketRounding, Gate, GateRounding, MaxRangeCombination, QualitySpec, QueueSpec, RatingGroup, RatingGroups,
     RatingWindow, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
-use fireteam::domain::ruleset::teams::{TeamOrder, TeamsSpec};
+use fireteam::domain::ruleset::teams::{TeamOrderInMatch, TeamsSpec};
 use fireteam::domain::ruleset::{HardFilter, HardMissingPolicy, HardRule, Ruleset};
 use fireteam::domain::session::RegionLatency;
 use fireteam::domain::time::UnixMs;
@@ -204,7 +204,7 @@ fn duel() -> TeamsSpec {
         max_party_size: 1,
         exact_up_to_size: 5,
         roles: Box::default(),
-        order: TeamOrder::Split,
+        order: TeamOrderInMatch::Split,
         role_attribute: None,
         bots: None,
     }
@@ -420,7 +420,7 @@ fn passes(count: u64) {
         step_every_ms: 5_000,
         max: Some(24),
         max_percent: None,
-        combine: NarrowerOrWiderBound::Smaller,
+        combine: MaxRangeCombination::Smaller,
         reciprocal_percent: 100.0,
         clock: WindowClock::Queue,
         rule: WindowPairRule::Contain,

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use fireteam::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
 use fireteam::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
-use fireteam::domain::latency::prediction::{PlacePrecision, predict};
+use fireteam::domain::latency::prediction::{PairPrecision, predict};
 use fireteam::domain::latency::predictor_constants::PREDICTOR_V1;
 use fireteam::domain::latency::{DEFAULT_LATENCY_MODEL, LatencyEndpoint, round_trip_by_regions_or_distance};
 use fireteam::domain::locality::Locality;
@@ -51,7 +51,7 @@ fn predictions(beacons: u32) {
     let subject = || {
         time_all(PREDICTIONS, |number| {
             let other = &parties[number % PARTIES];
-            let predicted = predict(&fleet, &searcher.vector, &other.vector, PlacePrecision::Search);
+            let predicted = predict(&fleet, &searcher.vector, &other.vector, PairPrecision::Search);
             black_box(predicted.expect("vectors of one fleet").high_ms);
         })
     };

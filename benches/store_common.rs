@@ -81,7 +81,7 @@ pub(super) async fn measure_publish(
         let (mut our_time, mut their_time) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..COMMITS {
             let batch = publications(&keys(rng), round);
-            let took = timed(async { store.commit(&batch).await.expect("a commit") }).await;
+            let took = timed(async { store.commit_adverts(&batch).await.expect("a commit") }).await;
             our_time += took;
             acks.push(took);
         }
@@ -128,9 +128,9 @@ pub(super) async fn measure_heartbeats(goal: &'static str, store: &impl Store, r
                 now: UnixMs(1),
             };
             let batch: Vec<AdvertWrite> = keys.iter().map(extend).collect();
-            beat_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
+            beat_time += timed(async { store.commit_adverts(&batch).await.expect("a commit") }).await;
             let batch = publications(&keys, round);
-            put_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
+            put_time += timed(async { store.commit_adverts(&batch).await.expect("a commit") }).await;
         }
         beats.push(rate(COMMITS * BATCH, beat_time));
         replaced.push(rate(COMMITS * BATCH, put_time));
@@ -191,7 +191,7 @@ fn processor_s(process: u32) -> f64 {
 /// Publishes `count` advertisements.
 pub(super) async fn fill(store: &impl Store, count: u64) {
     for from in (0..count).step_by(BATCH as usize) {
-        store.commit(&publications(&(from..from + BATCH).collect::<Vec<_>>(), 0)).await.expect("a commit");
+        store.commit_adverts(&publications(&(from..from + BATCH).collect::<Vec<_>>(), 0)).await.expect("a commit");
     }
 }
 
@@ -233,7 +233,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
         locality: Some(Locality { x: 1234.5, y: -3456.25, z: 1022.125 }),
         attributes: vec![
             ("level".into(), AttributeValue::Number(round as f64)),
-            ("maps".into(), AttributeValue::string_list(texts)),
+            ("maps".into(), AttributeValue::from_string_list(texts)),
             ("mode".into(), AttributeValue::String("control".into())),
         ],
         region_latencies: [region("eu-west", 34.5), region("us-east", 110.0)].into(),

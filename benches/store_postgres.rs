@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::{AdvertWrite, Store};
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use sqlx::types::Uuid;
@@ -79,7 +79,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
 }
 
 async fn open(url: &str, number: u64) -> PostgresStore {
-    PostgresStore::open(url, ReplicaIdentity { id: number, silos: None }).await.expect("a store")
+    PostgresStore::open(url, FireteamReplica { id: number, silos: None }).await.expect("a store")
 }
 
 /// PD2: batches compared with one row per commit, on one connection and on 32.
@@ -93,7 +93,7 @@ async fn one_by_one(store: &PostgresStore, url: &str, rng: &mut SplitMix64) -> V
         let batch: Vec<Vec<AdvertWrite>> = (0..COMMITS).map(|_| publications(&keys(rng), round)).collect();
         let took = timed(async {
             for batch in &batch {
-                store.commit(batch).await.expect("a commit");
+                store.commit_adverts(batch).await.expect("a commit");
             }
         });
         subject.push(rate(COMMITS * BATCH, took.await));
@@ -129,7 +129,7 @@ async fn one_by_one(store: &PostgresStore, url: &str, rng: &mut SplitMix64) -> V
 async fn measure_load(store: &PostgresStore, raw: &mut BareConnection, stored: u64) -> Row {
     let (mut subject, mut reference) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let mut feed = store.open_feed().await.expect("a feed");
+        let mut feed = store.open_advert_feed().await.expect("a feed");
         let mut updates = None;
         let took = timed(async { updates = Some(feed.read_batch(&[]).await.expect("a reading")) }).await;
         assert_eq!(updates.map(|updates| updates.changed.len()), Some(stored as usize));
@@ -157,7 +157,7 @@ async fn measure_rebuild(store: &PostgresStore, url: &str, raw: &mut BareConnect
 /// reads the row.
 async fn measure_feed_latency(here: &PostgresStore, url: &str, rng: &mut SplitMix64) -> Vec<Row> {
     let there = open(url, 2).await;
-    let mut feed = there.open_feed().await.expect("a feed");
+    let mut feed = there.open_advert_feed().await.expect("a feed");
     feed.read_batch(&[]).await.expect("a reading");
     feed.wait_for_changes().await;
     let pool = PgPoolOptions::new().max_connections(1).connect(url).await.expect("a pool");
@@ -169,7 +169,7 @@ async fn measure_feed_latency(here: &PostgresStore, url: &str, rng: &mut SplitMi
         // Notifications are limited to ten per second; after a pause the next is sent immediately.
         tokio::time::sleep(Duration::from_millis(110)).await;
         let started = clock();
-        here.commit(&[publication(rng.below(STORED), round)]).await.expect("a commit");
+        here.commit_adverts(&[publication(rng.below(STORED), round)]).await.expect("a commit");
         while feed.read_batch(&[]).await.expect("a reading").changed.is_empty() {
             feed.wait_for_changes().await;
         }
@@ -205,7 +205,7 @@ async fn measure_feed_throughput(
     raw: &mut BareConnection,
     rng: &mut SplitMix64,
 ) -> Row {
-    let mut feed = there.open_feed().await.expect("a feed");
+    let mut feed = there.open_advert_feed().await.expect("a feed");
     feed.read_batch(&[]).await.expect("a reading");
     let (mut subject, mut reference) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
@@ -213,7 +213,7 @@ async fn measure_feed_throughput(
         let started = clock();
         let commits = async {
             for batch in &batches {
-                here.commit(batch).await.expect("a commit");
+                here.commit_adverts(batch).await.expect("a commit");
             }
         };
         let reads = async {

@@ -75,7 +75,7 @@ async fn measure_page_size(folder: &Path, rng: &mut SplitMix64) -> Row {
             let mut time = Duration::ZERO;
             for _ in 0..COMMITS {
                 let batch = publications(&keys(rng), round);
-                time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
+                time += timed(async { store.commit_adverts(&batch).await.expect("a commit") }).await;
             }
             time += timed(async { store.checkpoint().await.expect("a settled log") }).await;
             rates.push(rate(COMMITS * BATCH, time));

@@ -70,7 +70,7 @@ async fn handle_reservation_event(advertisement: &mut Advertisement, event: pb::
     println!("{} seats {}: reservation {}", reservation.seats, state.as_str_name(), reservation.reservation_id);
     if state == pb::ReservationState::Held {
         // A game would wait here until the party connects.
-        advertisement.confirm(vec![reservation.reservation_id]).await?;
+        advertisement.confirm_reservations(vec![reservation.reservation_id]).await?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
     let client = Client::connect(endpoint).await?;
     let player = pb::PlayerData { user_id: "ada".into(), skill: Some(250.0), ..Default::default() };
     let party = pb::SessionCompositionData { players: vec![player], ..Default::default() };
-    let mut search_session = client.search_session(set_id, party);
+    let mut search_session = client.new_search(set_id, party);
 
     // A game would search until its player cancels; this example stops after two minutes.
     let result = tokio::time::timeout(Duration::from_secs(120), search_and_reserve(&mut search_session)).await;

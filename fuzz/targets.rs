@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::pb;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::forwarded_for::client_address;
@@ -24,8 +24,8 @@ use fireteam::geo::{GeoIpLocator, LocatorSettings};
 use fireteam::rules;
 use fireteam::server::proxy_header;
 use fireteam_probe::{
-    ArrivalTime, BeaconCookieKey, BeaconResponder, Challenge, EchoReply, FleetKey, HostCookieKey, HostResponder,
-    INVOLVED_BYTES_MAX, InvolvedReply, ProbeKey, Receipt, Verdict,
+    ArrivalAndAnswerTime, BeaconCookieKey, BeaconResponder, Challenge, EchoReply, FleetKey, HostCookieKey,
+    HostResponder, INVOLVED_BYTES_MAX, InvolvedReply, ProbeKey, Receipt, Verdict,
 };
 use ipnet::IpNet;
 use prost::Message;
@@ -51,7 +51,7 @@ pub(crate) fn requests(bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let origin = if first < 128 { ValueOrigin::Client } else { ValueOrigin::GameServer };
     let caller = Caller { origin, ..Caller::default() };
-    let entry_point = EntryPoint { field_prefix: "", envelope_set_id: None, envelope_nonce: Some(u64::from(first)) };
+    let entry_point = RequestReader { field_prefix: "", envelope_set_id: None, envelope_nonce: Some(u64::from(first)) };
     match first % 8 {
         0 => drop(
             pb::SearchRequest::decode(rest)
@@ -93,7 +93,7 @@ fn check_rejection(rejection: fireteam::api::status::Rejection) {
 
 /// A ruleset file or a fragment file.
 pub(crate) fn rulesets(bytes: &[u8]) {
-    let read = rules::decode_utf8("fuzz.xml", bytes)
+    let read = rules::decode_ruleset_text("fuzz.xml", bytes)
         .and_then(|text| rules::parse_ruleset_or_expansion_fragment("fuzz.xml", text));
     if let Err(problems) = read {
         assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.to_string().contains('\n')));
@@ -186,9 +186,9 @@ pub(crate) fn forwarded(bytes: &[u8]) {
 pub(crate) fn probes(bytes: &[u8]) {
     let key = probe_key();
     let from = (IpAddr::from([192, 0, 2, 77]), 50_123).into();
-    let time = ArrivalTime { arrived_us: 1_000_000, now_us: 1_000_000 };
+    let time = ArrivalAndAnswerTime { arrived_us: 1_000_000, now_us: 1_000_000 };
     let mut host = HostResponder::new(HostCookieKey([0x77; 32]));
-    host.advertise([0xa5; 16], key.clone());
+    host.set_advertisement([0xa5; 16], key.clone());
     let answer = host.handle(bytes, from, time, |data, answer| {
         answer.extend(data.iter().chain(&[1; 64]));
         Verdict::Fits

@@ -20,15 +20,15 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 pub use beacon::{
-    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon,
-    check_announced_address, check_beacon_region,
+    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon, check_beacon_region,
+    parse_announce_address,
 };
 pub use error::ConfigError;
 pub use listen_address::ListenAddress;
 pub use postgres_url::{PostgresUrl, StoreSetting, hide_words_that_may_be_urls};
-pub use rate_limits::{CallRateOrOpenStreamsMax, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+pub use rate_limits::{CallRateOrOpenStreamsMax, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitSetting};
 pub use region_places::RegionPlace;
-pub use security::{JwtSettings, KeyFile, TlsFiles, TokenIssuer};
+pub use security::{JwtSettings, TlsFiles, TokenIssuer, VerifyingKeyFile};
 
 /// Advertisement TTL, seconds: short enough to notice a crash, long enough for a heartbeat.
 pub const ADVERTISEMENT_TTL_RANGE_S: RangeInclusive<u32> = 5..=600;
@@ -53,11 +53,11 @@ pub const DISK_FREE_WARNING_RANGE_MIB: RangeInclusive<u32> = 0..=1_048_576;
 /// Maximum number of silos to name; serve all for more.
 pub const LISTED_SILOS_MAX: usize = 256;
 /// Maximum of open silos, in all and per user.
-pub const MAX_SILOS_RANGE: RangeInclusive<u32> = 1..=100_000;
+pub const MAX_OPEN_SILOS_RANGE: RangeInclusive<u32> = 1..=100_000;
 /// Maximum live advertisements of one game server identity.
-pub const MAX_SERVER_ADVERTISEMENTS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
+pub const MAX_ADVERTISEMENTS_PER_GAME_SERVER_RANGE: RangeInclusive<u32> = 1..=1_000_000;
 /// Maximum live advertisements or reservations of one client, and waiting tickets of one user.
-pub const MAX_CLIENT_PLACES_RANGE: RangeInclusive<u32> = 1..=100;
+pub const MAX_LIVE_OBJECTS_PER_CLIENT_RANGE: RangeInclusive<u32> = 1..=100;
 /// Grid size for rounding locations, degrees. A cell of more than 10 degrees covers a continent.
 pub const LOCATION_GRID_RANGE_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// Maximum accuracy radius of a geolocation record, kilometers; at most half the circumference of the Earth.
@@ -82,17 +82,17 @@ pub struct Config {
     pub store: StoreTarget,
     /// Silos to load and serve; `None` for all.
     pub silos: Option<Vec<u64>>,
-    /// Maximum silos with live tickets or advertisements, in `MAX_SILOS_RANGE`. Silos that `silos` names are not limited.
+    /// Maximum silos with live tickets or advertisements, in `MAX_OPEN_SILOS_RANGE`. Silos that `silos` names are not limited.
     pub max_silos: u32,
-    /// Maximum of those that one caller has opened, in `MAX_SILOS_RANGE`. Game servers are exempt.
+    /// Maximum of those that one caller has opened, in `MAX_OPEN_SILOS_RANGE`. Game servers are exempt.
     pub max_silos_per_user: u32,
-    /// Maximum live advertisements of a kind of one client, in `MAX_CLIENT_PLACES_RANGE`; a newer one replaces the oldest.
+    /// Maximum live advertisements of a kind of one client, in `MAX_LIVE_OBJECTS_PER_CLIENT_RANGE`; a newer one replaces the oldest.
     pub max_advertisements_per_client: u32,
-    /// Maximum live advertisements of a kind of one game server identity, in `MAX_SERVER_ADVERTISEMENTS_RANGE`.
+    /// Maximum live advertisements of a kind of one game server identity, in `MAX_ADVERTISEMENTS_PER_GAME_SERVER_RANGE`.
     pub max_advertisements_per_server: u32,
-    /// Maximum live reservations of one client, in `MAX_CLIENT_PLACES_RANGE`; a newer one replaces the oldest.
+    /// Maximum live reservations of one client, in `MAX_LIVE_OBJECTS_PER_CLIENT_RANGE`; a newer one replaces the oldest.
     pub max_reservations_per_client: u32,
-    /// Maximum waiting tickets of one user over all sets and silos, in `MAX_CLIENT_PLACES_RANGE`.
+    /// Maximum waiting tickets of one user over all sets and silos, in `MAX_LIVE_OBJECTS_PER_CLIENT_RANGE`.
     pub max_tickets_per_user: u32,
     /// Store outage after which the server reports not ready, seconds, in `MAX_STALENESS_RANGE_S`.
     pub max_staleness_s: u32,
@@ -109,7 +109,7 @@ pub struct Config {
     /// JWT verification. `None`: callers authenticate by a client certificate that `tls` verifies, or are anonymous.
     pub auth: Option<JwtSettings>,
     /// Rate limits of callers.
-    pub rate_limits: RateLimitRules,
+    pub rate_limits: RateLimitSetting,
     /// Audit log of operator actions; `None` to write them to the log only.
     pub audit_log_file: Option<PathBuf>,
     /// Size at which the audit log file is renamed, MiB, in `AUDIT_LOG_MAX_MIB_RANGE`.
@@ -126,7 +126,7 @@ pub struct Config {
     /// File with the keys of beacons' receipts. `None`: the server knows no beacons.
     pub beacon_fleet_key_file: Option<PathBuf>,
     /// When a receipt counts as measured at the caller's own network.
-    pub receipt_prefix: ReceiptPrefix,
+    pub receipt_prefix: ReceiptNetworkSetting,
     /// The least round trips of clients' connections count as round trips to the server's beacon.
     pub observe_tcp: bool,
     /// Beacon that this server runs itself; `None` for none.
@@ -195,7 +195,7 @@ pub enum RulesetSource {
 /// When a receipt counts as measured at the caller's own network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ReceiptPrefix {
+pub enum ReceiptNetworkSetting {
     /// The same /24 or /56.
     Strict,
     /// Also a network that is located at most 300 km away.
@@ -238,17 +238,18 @@ impl Config {
     }
 
     /// Rate limits in effect, one per name; `None` if there are none.
-    pub fn rate_limit_rules(&self) -> Option<Vec<RateLimitRule>> {
+    pub fn effective_rate_limits(&self) -> Option<Vec<RateLimitRule>> {
         let overrides = match &self.rate_limits {
-            RateLimitRules::Off => return None,
-            RateLimitRules::Auto if !self.requires_authentication() && self.listen.is_loopback() => {
+            RateLimitSetting::Off => return None,
+            RateLimitSetting::Auto if !self.requires_authentication() && self.listen.is_loopback() => {
                 return None;
             }
-            RateLimitRules::Auto => &[][..],
-            RateLimitRules::Overrides(rules) => rules,
+            RateLimitSetting::Auto => &[][..],
+            RateLimitSetting::Overrides(rules) => rules,
         };
-        let effective =
-            |rule: &RateLimitRule| *overrides.iter().find(|other| other.name() == rule.name()).unwrap_or(rule);
+        let effective = |rule: &RateLimitRule| {
+            *overrides.iter().find(|other| other.setting_name() == rule.setting_name()).unwrap_or(rule)
+        };
         Some(DEFAULT_RATE_LIMITS.iter().map(effective).collect())
     }
 }

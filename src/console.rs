@@ -25,11 +25,11 @@ pub struct ConsolePages {
 }
 
 /// Decides from a request's headers and connection if the caller may read a page.
-pub type CheckPageAccess = Arc<dyn Fn(&HeaderMap, &Extensions) -> PageAccess + Send + Sync>;
+pub type CheckPageAccess = Arc<dyn Fn(&HeaderMap, &Extensions) -> PageAccessDecision + Send + Sync>;
 
 /// Access decision for one request to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageAccess {
+pub enum PageAccessDecision {
     /// The page is served.
     Allowed,
     /// The caller has not been identified.
@@ -92,11 +92,11 @@ pub fn add_console_pages(router: Router, pages: ConsolePages) -> Router {
         .route(
             "/metrics",
             get(async move |request: Request| match check_metrics_access(request.headers(), request.extensions()) {
-                PageAccess::Allowed => {
+                PageAccessDecision::Allowed => {
                     ([(header::CONTENT_TYPE, OPENMETRICS_CONTENT_TYPE)], render_metrics()).into_response()
                 }
-                PageAccess::Unauthenticated => unauthenticated_response(),
-                PageAccess::Forbidden => {
+                PageAccessDecision::Unauthenticated => unauthenticated_response(),
+                PageAccessDecision::Forbidden => {
                     (StatusCode::FORBIDDEN, "access denied; this page requires the operator role\n").into_response()
                 }
             }),

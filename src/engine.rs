@@ -56,9 +56,9 @@ use self::adverts::advert_engine::AdvertEngine;
 use self::adverts::search_claim;
 use self::command::{
     Caller, CandidateView, ChooseActionAnswer, ConsistencyReport, DeleteAdvertCommand, GrantConsentAnswer,
-    GrantConsentCommand, LatencyReportSummary, ReleaseReservationOrSeatCommand, ReportLatencyCommand, ReservationView,
-    ReserveAnswer, ReserveCommand, SearchCommand, SearchSummary, UpdateAdvertAnswer, UpdateAdvertCommand,
-    UpdateBlockListCommand,
+    GrantConsentCommand, LatencyReportSummary, PublishOrHeartbeatAdvertCommand, ReleaseReservationOrSeatCommand,
+    ReportLatencyCommand, ReservationView, ReserveAnswer, ReserveCommand, SearchCommand, SearchSummary,
+    UpdateAdvertAnswer, UpdateBlockListCommand,
 };
 use self::common::Common;
 use self::error::EngineError;
@@ -72,7 +72,7 @@ use self::startup_retry::retry_at_startup;
 use self::statistics_task::run_statistics_task;
 use self::write_probe::run_write_probe;
 
-pub use self::adverts::advert_state::EncodeAdvertFn;
+pub use self::adverts::advert_state::EncodeStaticCandidateFieldsFn;
 pub use self::adverts::host_events::{HostEvent, HostEventSender};
 pub use self::deps::EngineDeps;
 pub use self::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
@@ -96,7 +96,7 @@ pub struct Engine {
 impl Engine {
     /// Loads the store's data and starts the background tasks. The engine is ready to serve when this returns.
     pub async fn start(deps: EngineDeps) -> Result<Self, StoreError> {
-        let feed = deps.store.open_feed().await;
+        let feed = deps.store.open_advert_feed().await;
         let (common, encode_advert) = deps.into_common_and_encoder(feed.is_some());
         let common = Arc::new(common);
         let shutdown = CancellationToken::new();
@@ -110,7 +110,8 @@ impl Engine {
         // Before the queues: without beacons a pass would pair by distance whom it pairs by predictions.
         retry_at_startup("read beacons", async || read_beacons(&common).await).await?;
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
-        let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
+        let (queue_engine, queue_tasks) =
+            QueueEngine::start(Arc::clone(&common), adverts.advert_handle(), &shutdown).await?;
         tasks.extend(queue_tasks);
         // The ratings were loaded after the advertisements, whose values depend on them.
         let _ = adverts.flush().await;
@@ -160,7 +161,7 @@ impl Engine {
 
     /// Whether the store accepts writes of this server's store format version.
     pub fn is_store_format_writable(&self) -> bool {
-        self.common.store.is_writable()
+        self.common.store.is_format_writable()
     }
 
     /// Supervisor of the engine's tasks.
@@ -206,7 +207,7 @@ impl Engine {
     pub fn update_advertisement(
         &self,
         caller: &Caller,
-        update: UpdateAdvertCommand,
+        update: PublishOrHeartbeatAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         self.adverts.update_advertisement(caller, update)
     }
@@ -304,7 +305,7 @@ impl Engine {
     }
 
     /// Whether a heartbeat that the host of an advertisement was asked for is due. It is then taken.
-    pub fn consume_expected_beat(&self, id: AdvertisementId) -> bool {
+    pub fn take_due_host_heartbeat(&self, id: AdvertisementId) -> bool {
         self.adverts.state.host_events.consume_expected_beat(id, self.common.clock.now())
     }
 

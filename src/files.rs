@@ -21,9 +21,9 @@ const READ_THREADS_MAX: usize = 64;
 static READ_THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Place of a reading thread; free again when the thread ends.
-struct ThreadPlace;
+struct ReadThreadPermit;
 
-impl ThreadPlace {
+impl ReadThreadPermit {
     fn take() -> Option<Self> {
         let place = Self;
         // Dropped when there are too many, which gives the place back.
@@ -31,7 +31,7 @@ impl ThreadPlace {
     }
 }
 
-impl Drop for ThreadPlace {
+impl Drop for ReadThreadPermit {
     fn drop(&mut self) {
         READ_THREADS.fetch_sub(1, Ordering::Relaxed);
     }
@@ -68,11 +68,11 @@ pub fn run_with_deadline<T: Send + 'static>(
     deadline: Duration,
     action: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let place = ThreadPlace::take().ok_or_else(|| too_many_threads(path))?;
+    let place = ReadThreadPermit::take().ok_or_else(|| too_many_threads(path))?;
     let (reply, answer) = sync_channel(1);
     thread::Builder::new().name("file-read".into()).spawn(move || {
         let _place = place;
-        block_if_planted();
+        hang_at_fail_point();
         // Without a receiver, the caller has given up.
         let _ = reply.send(action());
     })?;
@@ -84,7 +84,7 @@ pub fn run_with_deadline<T: Send + 'static>(
 }
 
 /// Blocks for ever, as a mount that does not answer, if the fault is enabled and the file that it names exists.
-fn block_if_planted() {
+fn hang_at_fail_point() {
     fail::fail_point!("hang_file_reads", |marker: Option<String>| {
         while marker.as_ref().is_some_and(|marker| Path::new(marker).exists()) {
             thread::sleep(Duration::from_secs(3_600));

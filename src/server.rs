@@ -43,7 +43,7 @@ use crate::api::rate_limits_and_audit::RateLimitsAndAudit;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::rate_limit::RateLimits;
 use crate::clock::Clock;
-use crate::console::{self, PageAccess};
+use crate::console::{self, PageAccessDecision};
 use crate::engine::beacons::BeaconEngine;
 use crate::engine::queues::QueueEngine;
 use crate::supervisor::TaskSupervisor;
@@ -226,9 +226,9 @@ fn authorizer(
 /// Access check for the metrics of the operator port at `address`.
 fn metrics_access_check(authorizer: Authorizer, address: SocketAddr) -> console::CheckPageAccess {
     Arc::new(move |headers, extensions| match authorizer.authorize_metrics(address.ip(), headers, extensions) {
-        Ok(()) => PageAccess::Allowed,
-        Err(AuthError::Unauthenticated(_) | AuthError::RateLimited(_)) => PageAccess::Unauthenticated,
-        Err(AuthError::RoleNotAllowed(_)) => PageAccess::Forbidden,
+        Ok(()) => PageAccessDecision::Allowed,
+        Err(AuthError::Unauthenticated(_) | AuthError::RateLimited(_)) => PageAccessDecision::Unauthenticated,
+        Err(AuthError::RoleNotAllowed(_)) => PageAccessDecision::Forbidden,
     })
 }
 

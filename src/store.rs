@@ -41,8 +41,9 @@ use crate::store::user_data::UserDataStore;
 
 pub use crate::store::adverts::{
     AdvertFeed, AdvertLimitPolicy, AdvertOwner, AdvertVersion, AdvertWrite, CommitResult, FeedBatch,
-    JOINED_RESERVATION_RETENTION_MS, LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationLimit,
-    ReservationOwner, ReservationState, StoredAdvertisement, VersionStep, WriteOutcome, transaction_label,
+    JOINED_RESERVATION_RETENTION_MS, LimitPerClientAndAccount, OwnerKey, Reservation, ReservationLimit,
+    ReservationOwner, ReservationState, ReservedPartyKey, StoredAdvertisement, VersionStep, WriteOutcome,
+    transaction_label,
 };
 pub use crate::store::error::StoreError;
 
@@ -59,10 +60,10 @@ pub trait Store:
     ///
     /// On an error the batch was not committed, or the outcome of its commit is unknown; the feed then delivers it.
     /// Dropping the returned future does not split the batch: it is committed whole or not at all.
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError>;
+    async fn commit_adverts(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError>;
 
     /// Purges tombstones and ended reservations that are due, at most 1,000 rows per transaction.
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError>;
+    async fn purge_tombstones_and_reservations(&self, now: UnixMs) -> Result<(), StoreError>;
 
     /// Reads the advertisements among `ids` that exist, expired or not, with their reservations, in id order. All come
     /// from one snapshot. For the consistency check: takes no locks and delays no write.
@@ -77,7 +78,7 @@ pub trait Store:
 
     /// Opens the feed of other servers' changes; `None` if the store serves one server. Called again if the reader of the
     /// former feed failed.
-    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
+    async fn open_advert_feed(&self) -> Option<Box<dyn AdvertFeed>> {
         None
     }
 
@@ -87,7 +88,7 @@ pub trait Store:
     }
 
     /// Whether the store accepts writes of this server's format version, as of the last lease renewal.
-    fn is_writable(&self) -> bool {
+    fn is_format_writable(&self) -> bool {
         true
     }
 

@@ -22,11 +22,11 @@ use std::time::Duration;
 use notify::event::EventKind;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use fingerprint::{DirectoryIdentity, content_fingerprint, file_identity};
+use fingerprint::{DirectoryIdentity, content_fingerprint, directory_identity};
 
 /// Debounce and poll intervals of a watcher.
 #[derive(Clone, Copy, Debug)]
-pub struct DebounceTiming {
+pub struct WatchTiming {
     /// Time without events after which a change counts as finished.
     pub quiet_period: Duration,
     /// Time after which the callback runs although events continue.
@@ -36,7 +36,7 @@ pub struct DebounceTiming {
 }
 
 /// Default timing: 150 ms quiet period, 2 s maximum delay, polling every 5 s.
-pub const DEFAULT_DEBOUNCE: DebounceTiming = DebounceTiming {
+pub const DEFAULT_WATCH_TIMING: WatchTiming = WatchTiming {
     quiet_period: Duration::from_millis(150),
     max_delay: Duration::from_secs(2),
     poll_interval: Duration::from_secs(5),
@@ -65,7 +65,7 @@ pub struct FileWatcher {
 /// with the next event or poll. Fails only if the thread or the system's watcher cannot be created.
 pub fn watch_paths(
     paths: Vec<PathBuf>,
-    timing: DebounceTiming,
+    timing: WatchTiming,
     mut on_change: impl FnMut() + Send + 'static,
     on_panic: impl Fn(&(dyn Any + Send)) + Send + 'static,
 ) -> io::Result<FileWatcher> {
@@ -190,7 +190,7 @@ struct WatchLoop {
 
 impl WatchLoop {
     /// Waits for events or the poll interval, and calls `on_change` if the fingerprint differs. Returns after `stop`.
-    fn run(&mut self, stop: &AtomicBool, wake: &Receiver<()>, timing: DebounceTiming, on_change: &mut impl FnMut()) {
+    fn run(&mut self, stop: &AtomicBool, wake: &Receiver<()>, timing: WatchTiming, on_change: &mut impl FnMut()) {
         while !stop.load(Ordering::Acquire) {
             match wake.recv_timeout(timing.poll_interval) {
                 Ok(()) => wait_until_quiet(stop, wake, timing),
@@ -231,7 +231,7 @@ impl WatchLoop {
         let paths = self.watched_paths.iter().flat_map(|watched| [&watched.path, &watched.parent]);
         let directories: Vec<PathBuf> = paths.filter(|path| path.is_dir()).cloned().collect();
         for directory in directories {
-            let identity = file_identity(&directory);
+            let identity = directory_identity(&directory);
             if !renew_all && self.watched_directories.get(&directory) == Some(&identity) {
                 continue;
             }
@@ -246,7 +246,7 @@ impl WatchLoop {
 }
 
 /// Waits until no event has arrived for `quiet_period`, at most `max_delay`.
-fn wait_until_quiet(stop: &AtomicBool, wake: &Receiver<()>, timing: DebounceTiming) {
+fn wait_until_quiet(stop: &AtomicBool, wake: &Receiver<()>, timing: WatchTiming) {
     let quiet_ms = timing.quiet_period.as_millis().max(1);
     // Every round lasts `quiet_period`, so the number of rounds bounds the wait without a clock.
     let rounds_max = (timing.max_delay.as_millis() / quiet_ms).max(1);

@@ -19,13 +19,13 @@ use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
-use fireteam::auth::public_user_keys::PublicUserKeys;
+use fireteam::auth::public_user_keys::PublicUserKeySecret;
 use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::ManualClock;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::BeaconSettings;
 use fireteam::engine::settings::EngineSettings;
-use fireteam::engine::{EncodeAdvertFn, Engine, EngineDeps};
+use fireteam::engine::{EncodeStaticCandidateFieldsFn, Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
 use fireteam::store::Store;
@@ -80,7 +80,11 @@ impl InProcessServer {
     }
 
     /// The same with another store, and a function that encodes each published advertisement.
-    pub(crate) fn start_with_store(xml: &str, store: Arc<dyn Store>, encode_advert: EncodeAdvertFn) -> Self {
+    pub(crate) fn start_with_store(
+        xml: &str,
+        store: Arc<dyn Store>,
+        encode_advert: EncodeStaticCandidateFieldsFn,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let clock = Arc::new(ManualClock::new(UnixMs(NOW), 1));
         let catalog = Arc::new(RulesetCatalog::default());
@@ -91,7 +95,7 @@ impl InProcessServer {
             rulesets: catalog,
             geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), LocatorSettings::default())),
             token_signer: Arc::new(HmacTokenSigner::new([7; 32], None)),
-            public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
+            public_user_keys: Arc::new(PublicUserKeySecret::new([7; 32])),
             match_credential_keys: Arc::new(MatchCredentialKeys::new(
                 JwtSigningKey::from_seed(&[8; 32]).expect("a key"),
                 None,

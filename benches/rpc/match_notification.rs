@@ -48,7 +48,7 @@ fn enter_request(user: String) -> pb::QueueEnterRequest {
 /// Enters one player and watches the ticket. Returns the time until the match status, milliseconds.
 async fn time_until_matched(client: &Client, user: String) -> f64 {
     let started = clock();
-    let queued = client.enter(enter_request(user)).await.expect("enter");
+    let queued = client.enter_queue(enter_request(user)).await.expect("enter");
     let mut updates = queued.watch();
     while let Some(status) = updates.next().await.expect("a stream") {
         if status.state() == TicketState::Matched {
@@ -82,10 +82,11 @@ async fn measure_notification(server: &ServerProcess) {
 /// Enters `PLAYERS_AT_ONCE` players at once and waits until all have a match.
 async fn enter_and_wait(client: &Client, name: &str) {
     let entered =
-        join_all((0..PLAYERS_AT_ONCE).map(|number| client.enter(enter_request(format!("{name} {number}"))))).await;
+        join_all((0..PLAYERS_AT_ONCE).map(|number| client.enter_queue(enter_request(format!("{name} {number}")))))
+            .await;
     let tickets: Vec<pb::TicketReference> = entered.into_iter().map(|it| it.expect("enter").reference()).collect();
     let mut left: BTreeSet<String> = tickets.iter().map(|ticket| ticket.ticket_id.clone()).collect();
-    let mut updates = client.watch(tickets);
+    let mut updates = client.watch_tickets(tickets);
     while !left.is_empty() {
         let status = updates.next().await.expect("a stream").expect("a status");
         if status.state() == TicketState::Matched {

@@ -9,13 +9,13 @@ use fireteam::auth::identity::Role;
 use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::clock::{Clock as _, SystemClock};
 use fireteam::config::{
-    Config, JwtSettings, ListenAddress, LogFormat, PostgresUrl, RateLimitRules, ReceiptPrefix, RulesetSource,
+    Config, JwtSettings, ListenAddress, LogFormat, PostgresUrl, RateLimitSetting, ReceiptNetworkSetting, RulesetSource,
     StoreTarget,
 };
 use fireteam::domain::id::SetId;
 use fireteam::domain::{locality, location_privacy};
 use fireteam::engine::Engine;
-use fireteam::engine::command::{Caller, UpdateAdvertCommand};
+use fireteam::engine::command::{Caller, PublishOrHeartbeatAdvertCommand};
 use fireteam::server::startup::start_app;
 
 use tonic::metadata::AsciiMetadataValue;
@@ -190,7 +190,7 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         proxy_protocol: false,
         tls: None,
         auth: None,
-        rate_limits: RateLimitRules::Off,
+        rate_limits: RateLimitSetting::Off,
         audit_log_file: None,
         token_key_file: None,
         match_key_file: None,
@@ -198,7 +198,7 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         audit_log_max_files: 100,
         user_key_file: None,
         beacon_fleet_key_file: None,
-        receipt_prefix: ReceiptPrefix::Place,
+        receipt_prefix: ReceiptNetworkSetting::Place,
         observe_tcp: false,
         beacon: None,
         rating_retention_days: None,
@@ -228,12 +228,12 @@ async fn fill(engine: &Engine, advertisements: u64) {
     let mut rng = SplitMix64(7);
     let mut waiting = Vec::new();
     for number in 0..advertisements {
-        let update = UpdateAdvertCommand {
+        let update = PublishOrHeartbeatAdvertCommand {
             session: Some(client_session(&mut rng)),
             set_id: Some(SetId(1)),
             idempotency_key: Some(format!("advertisement number {number:020}")),
             connect_data: vec![7; 16],
-            ..UpdateAdvertCommand::default()
+            ..PublishOrHeartbeatAdvertCommand::default()
         };
         waiting.push(engine.update_advertisement(&Caller::default(), update).expect("a good update"));
         if waiting.len() == 8_000 || number + 1 == advertisements {

@@ -10,9 +10,9 @@ use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::api::authorization::{AuthorizedCaller, GameServerOnly};
-use crate::api::authorized::{ServiceResult, rejection_outside_envelope};
+use crate::api::authorized::{ServiceResult, rejection_of_engine_error};
 use crate::api::client_address::ClientAddressResolver;
-use crate::api::convert::{EntryPoint, allocation as to_proto};
+use crate::api::convert::{RequestReader, allocation as to_proto};
 use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit};
 use crate::api::pb;
 use crate::api::pb::ErrorReason;
@@ -48,13 +48,13 @@ impl AllocationApi {
 }
 
 /// Stream of offers and acknowledgements.
-type AllocatorMessages = Pin<Box<dyn Stream<Item = Result<pb::AllocateResponse, Status>> + Send>>;
+type AllocateResponses = Pin<Box<dyn Stream<Item = Result<pb::AllocateResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl AllocationService for AllocationApi {
-    type AllocateStream = AllocatorMessages;
+    type AllocateStream = AllocateResponses;
 
-    async fn allocate(&self, request: Request<Streaming<pb::AllocateRequest>>) -> ServiceResult<AllocatorMessages> {
+    async fn allocate(&self, request: Request<Streaming<pb::AllocateRequest>>) -> ServiceResult<AllocateResponses> {
         let (metadata, extensions, requests) = request.into_parts();
         let caller = AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         let stream_permit = acquire_stream_permit(self.rate_limits.as_deref(), &caller)?;
@@ -63,7 +63,7 @@ impl AllocationService for AllocationApi {
         // After an error the stream ends.
         let messages = unfold(Some(connection), |connection| async move {
             let mut connection = connection?;
-            match connection.next_message().await {
+            match connection.next_response().await {
                 Ok(message) => Some((Ok(pb::AllocateResponse { message: Some(message?) }), Some(connection))),
                 Err(status) => Some((Err(status), None)),
             }
@@ -85,7 +85,7 @@ struct AllocatorConnection {
 
 impl AllocatorConnection {
     /// Waits for an offer or an answer. Returns the message to send; `None` after the allocator has closed its side.
-    async fn next_message(&mut self) -> Result<Option<ResponseMessage>, Status> {
+    async fn next_response(&mut self) -> Result<Option<ResponseMessage>, Status> {
         let Some(stream) = &mut self.stream else { return self.register().await };
         tokio::select! {
             biased;
@@ -108,7 +108,8 @@ impl AllocatorConnection {
             Some(_) => return Err(field_rejection("register", "is missing; send it first").into_status()),
         };
         self.charge()?;
-        let registration = EntryPoint::default().allocator_registration(self.caller.engine_caller(), registration)?;
+        let registration =
+            RequestReader::default().allocator_registration(self.caller.engine_caller(), registration)?;
         let stream = self.api.queues.connect_allocator(registration).ok_or_else(|| {
             let text = "the server has its maximum of connected allocators; connect to another server, or end one";
             Rejection::new(Code::ResourceExhausted, ErrorReason::TooManyStreams, text)
@@ -119,7 +120,7 @@ impl AllocatorConnection {
 
     async fn apply_answer(&self, request: pb::AllocateRequest) -> Result<ResponseMessage, Status> {
         self.charge()?;
-        let entry_point = EntryPoint::default();
+        let entry_point = RequestReader::default();
         let answer: OfferAnswer = match request.message {
             Some(Message::Place(place)) => entry_point.place_answer(place)?,
             Some(Message::Refuse(refusal)) => entry_point.refuse_answer(refusal)?,
@@ -134,7 +135,7 @@ impl AllocatorConnection {
             .queues
             .answer_offer(self.caller.engine_caller(), answer)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         let outcome = if accepted { pb::AnswerOutcome::Accepted } else { pb::AnswerOutcome::NotWanted };
         Ok(ResponseMessage::Ack(pb::AnswerAck { offer_token, outcome: outcome.into() }))
     }
@@ -145,7 +146,7 @@ impl AllocatorConnection {
 }
 
 fn field_rejection(field: &str, message: &str) -> Rejection {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     problems.add(field, message);
     match problems.into_result(()) {
         Err(rejection) => rejection,

@@ -266,12 +266,12 @@ mod sealed {
 /// does not compile:
 ///
 /// ```compile_fail
-/// use fireteam::api::convert::EntryPoint;
+/// use fireteam::api::convert::RequestReader;
 /// use fireteam::api::{matchmaking_handler::MatchmakingHandler, pb};
 /// use fireteam::engine::command::Caller;
 ///
 /// fn unchecked(handler: &MatchmakingHandler) {
-///     let _ = handler.search(EntryPoint::default(), &Caller::default(), pb::SearchRequest::default());
+///     let _ = handler.search(RequestReader::default(), &Caller::default(), pb::SearchRequest::default());
 /// }
 /// ```
 ///
@@ -279,11 +279,11 @@ mod sealed {
 ///
 /// ```compile_fail
 /// use fireteam::api::authorization::{AuthorizedCaller, OperatorOnly};
-/// use fireteam::api::convert::EntryPoint;
+/// use fireteam::api::convert::RequestReader;
 /// use fireteam::api::{matchmaking_handler::MatchmakingHandler, pb};
 ///
 /// fn wrong_kind(handler: &MatchmakingHandler, caller: &AuthorizedCaller<OperatorOnly>) {
-///     let _ = handler.search(EntryPoint::default(), caller, pb::SearchRequest::default());
+///     let _ = handler.search(RequestReader::default(), caller, pb::SearchRequest::default());
 /// }
 /// ```
 ///
@@ -291,11 +291,11 @@ mod sealed {
 ///
 /// ```
 /// use fireteam::api::authorization::{AuthorizedCaller, ClientOrGameServer};
-/// use fireteam::api::convert::EntryPoint;
+/// use fireteam::api::convert::RequestReader;
 /// use fireteam::api::{matchmaking_handler::MatchmakingHandler, pb};
 ///
 /// fn checked(handler: &MatchmakingHandler, caller: &AuthorizedCaller<ClientOrGameServer>) {
-///     let _ = handler.search(EntryPoint::default(), caller, pb::SearchRequest::default());
+///     let _ = handler.search(RequestReader::default(), caller, pb::SearchRequest::default());
 /// }
 /// ```
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::authorization::{AnyRole, AuthorizedCaller, CallerKind, ClientOrGameServer};
 use crate::api::client_address::ClientAddressResolver;
-use crate::api::convert::EntryPoint;
+use crate::api::convert::RequestReader;
 use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit, refund_call_asked_for_by_server};
 use crate::api::pb;
 use crate::api::status::Rejection;
@@ -44,7 +44,7 @@ impl AuthorizedQueues {
         kind: RateLimitKind,
         cost: impl Fn(&T) -> usize,
     ) -> Result<(AuthorizedCaller<ClientOrGameServer>, T), Status> {
-        self.charged(request, |_| kind, cost)
+        self.split_and_charge(request, |_| kind, cost)
     }
 
     /// The same for a read of ratings, which operators may make too. It costs as much as `cost` searches, or for an operator
@@ -58,10 +58,10 @@ impl AuthorizedQueues {
             caller.identity().is_some_and(|identity| identity.role == Role::Operator)
         };
         let kind = |caller: &_| if is_operator(caller) { RateLimitKind::Operator } else { RateLimitKind::Search };
-        self.charged(request, kind, cost)
+        self.split_and_charge(request, kind, cost)
     }
 
-    fn charged<P: CallerKind, T>(
+    fn split_and_charge<P: CallerKind, T>(
         &self,
         request: Request<T>,
         kind: impl Fn(&AuthorizedCaller<P>) -> RateLimitKind,
@@ -83,7 +83,7 @@ impl AuthorizedQueues {
         let (metadata, extensions, message) = request.into_parts();
         let caller = AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         if let Some(rate_limits) = self.rate_limits.as_deref() {
-            if self.queues.consume_expected_host_beat(caller.engine_caller(), &message.advertisement_token) {
+            if self.queues.take_uncharged_host_beat(caller.engine_caller(), &message.advertisement_token) {
                 refund_call_asked_for_by_server(Some(rate_limits), &caller);
             } else {
                 let cost = u32::try_from(message.matches.len()).unwrap_or(u32::MAX).max(1);
@@ -113,6 +113,6 @@ impl AuthorizedQueues {
 }
 
 /// Converts an engine error of a call outside an envelope.
-pub(super) fn rejection_outside_envelope(error: EngineError) -> Rejection {
-    EntryPoint::default().rejection_from(error)
+pub(super) fn rejection_of_engine_error(error: EngineError) -> Rejection {
+    RequestReader::default().rejection_from(error)
 }

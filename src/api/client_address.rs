@@ -28,21 +28,21 @@ pub struct ConnectionPeer {
     /// Whether an identity was accepted on this connection. If places run out, connections without one are closed first.
     pub has_identity: Arc<AtomicBool>,
     /// Least round trip of the connection, if the client's own host is at its other end.
-    pub tcp_floor: TcpFloor,
+    pub tcp_floor: TcpRoundTripFloor,
 }
 
 /// Least round trip of a connection, as the kernel has measured it so far; clones share it.
 #[derive(Clone, Debug)]
-pub struct TcpFloor(pub Arc<AtomicU32>);
+pub struct TcpRoundTripFloor(pub Arc<AtomicU32>);
 
-impl Default for TcpFloor {
+impl Default for TcpRoundTripFloor {
     /// Unknown.
     fn default() -> Self {
         Self(Arc::new(AtomicU32::new(u32::MAX)))
     }
 }
 
-impl TcpFloor {
+impl TcpRoundTripFloor {
     /// Microseconds; `None` if unknown.
     pub fn known_floor_us(&self) -> Option<u32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|us| *us != u32::MAX)
@@ -53,7 +53,7 @@ impl ConnectionPeer {
     /// Peer without streams, certificate and identity.
     pub fn new(address: IpAddr, streams_max: u32) -> Self {
         let (open_streams, has_identity) = (Arc::default(), Arc::default());
-        let tcp_floor = TcpFloor::default();
+        let tcp_floor = TcpRoundTripFloor::default();
         Self { address, open_streams, streams_max, certificate: None, is_trusted: false, has_identity, tcp_floor }
     }
 

@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Status, Streaming};
 
 use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer, token_expired_rejection};
-use crate::api::convert::{EntryPoint, hosting, to_proto};
+use crate::api::convert::{RequestReader, hosting, to_proto};
 use crate::api::drain::Drain;
 use crate::api::envelope::{EnvelopeHeader, PendingEnvelope, SubResponse};
 use crate::api::matchmaking_handler::MatchmakingHandler;
@@ -115,7 +115,7 @@ impl ConnectResponses {
     fn accept_request(&mut self, request: pb::ConnectRequest) -> PendingEnvelope {
         let envelope = request.core.unwrap_or_default();
         if envelope.request_nonce.is_none() {
-            let mut errors = EntryPoint::default().new_field_errors();
+            let mut errors = RequestReader::default().new_field_errors();
             errors.add("request_nonce", "is missing; choose a nonce, which the response repeats");
             let header = EnvelopeHeader::from_request(&envelope);
             return match errors.into_result(()) {

@@ -25,7 +25,7 @@ use crate::engine::error::EngineError;
 
 /// Way in which a request arrived: as a typed RPC, or in an envelope with fields of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct EntryPoint {
+pub struct RequestReader {
     /// Prefix of each field path: empty, or the sub-request's name in the envelope and a dot.
     pub field_prefix: &'static str,
     /// Matchmaking set in the envelope.
@@ -34,14 +34,14 @@ pub struct EntryPoint {
     pub envelope_nonce: Option<u64>,
 }
 
-impl EntryPoint {
+impl RequestReader {
     /// Creates an empty list of field errors for a request at this entry point.
     pub fn new_field_errors(&self) -> FieldErrors {
         FieldErrors { field_prefix: self.field_prefix, errors: Vec::new() }
     }
 
     /// Matchmaking set of a request: its own or the envelope's. Both must agree.
-    fn resolve_set_id(&self, own: Option<u32>, problems: &mut FieldErrors) -> Option<SetId> {
+    fn own_or_envelope_set_id(&self, own: Option<u32>, problems: &mut FieldErrors) -> Option<SetId> {
         if let (Some(own), Some(envelope)) = (own, self.envelope_set_id)
             && own != envelope
         {
@@ -54,8 +54,8 @@ impl EntryPoint {
     }
 
     /// Matchmaking set of a request that requires one.
-    fn resolve_required_set_id(&self, own: Option<u32>, problems: &mut FieldErrors) -> SetId {
-        let set_id = self.resolve_set_id(own, problems);
+    fn required_own_or_envelope_set_id(&self, own: Option<u32>, problems: &mut FieldErrors) -> SetId {
+        let set_id = self.own_or_envelope_set_id(own, problems);
         if set_id.is_none() {
             problems.add("matchmaking_set_id", "is missing; set it to the SetId of a loaded ruleset");
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
 use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer};
-use crate::api::convert::{EntryPoint, to_proto};
+use crate::api::convert::{RequestReader, to_proto};
 use crate::api::matchmaking_handler::MatchmakingHandler;
 use crate::api::pb;
 use crate::api::pb::CoreRequestType as Type;
@@ -45,7 +45,7 @@ pub enum SubResponse {
 pub struct PendingEnvelope {
     /// Fields that the response repeats.
     pub header: EnvelopeHeader,
-    entry_point: EntryPoint,
+    entry_point: RequestReader,
     state: EnvelopeState,
 }
 
@@ -136,14 +136,14 @@ impl PendingEnvelope {
 
     /// Creates an envelope that is answered with an error.
     pub fn new_rejected(header: EnvelopeHeader, rejection: Rejection) -> Self {
-        Self { header, entry_point: EntryPoint::default(), state: EnvelopeState::Ready(Some(Err(rejection))) }
+        Self { header, entry_point: RequestReader::default(), state: EnvelopeState::Ready(Some(Err(rejection))) }
     }
 }
 
 /// Calls the handler of a sub-request.
 fn start_sub_request(
     handler: &MatchmakingHandler,
-    entry_point: EntryPoint,
+    entry_point: RequestReader,
     caller: &AuthorizedCaller<ClientOrGameServer>,
     sub_request: SubRequest,
 ) -> EnvelopeState {
@@ -195,7 +195,7 @@ fn polled_after_completion() -> Result<SubResponse, Rejection> {
 }
 
 /// Extracts the one sub-request of an envelope. Fails if there are none or several, or if `request_type` names another.
-fn extract_sub_request(envelope: pb::CoreRequest) -> Result<(EntryPoint, SubRequest), Rejection> {
+fn extract_sub_request(envelope: pb::CoreRequest) -> Result<(RequestReader, SubRequest), Rejection> {
     let is_present = [
         envelope.search_request.is_some(),
         envelope.update_advertisement_request.is_some(),
@@ -224,12 +224,12 @@ fn extract_sub_request(envelope: pb::CoreRequest) -> Result<(EntryPoint, SubRequ
             message: message.into(),
         }]));
     };
-    let entry_point = EntryPoint {
+    let entry_point = RequestReader {
         field_prefix: prefix,
         envelope_set_id: envelope.matchmaking_set_id,
         envelope_nonce: envelope.request_nonce,
     };
-    let mut errors = EntryPoint::default().new_field_errors();
+    let mut errors = RequestReader::default().new_field_errors();
     if let Some(second) = present_names().nth(1) {
         let present: Vec<&str> = present_names().collect();
         errors.add(

@@ -56,7 +56,7 @@ pub(super) fn add_reflection_services(
 }
 
 /// Descriptors that reflection on the client port serves.
-pub(super) const CLIENT_PORT_DESCRIPTORS: &[u8] = pb::MATCHMAKING_DESCRIPTORS;
+pub(super) const CLIENT_PORT_DESCRIPTORS: &[u8] = pb::CLIENT_PORT_SERVICE_DESCRIPTORS;
 
 /// Descriptors that reflection on the operator port serves.
 pub(super) const OPERATOR_PORT_DESCRIPTORS: &[u8] = pb::OPERATOR_DESCRIPTORS;

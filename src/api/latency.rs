@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 use crate::api::authorization::{AuthorizedCaller, CallerKind, ClientOrGameServer, GameServerOnly};
-use crate::api::authorized::{ServiceResult, rejection_outside_envelope};
+use crate::api::authorized::{ServiceResult, rejection_of_engine_error};
 use crate::api::client_address::ClientAddressResolver;
-use crate::api::convert::{EntryPoint, beacons};
+use crate::api::convert::{RequestReader, beacons};
 use crate::api::matchmaking_handler::charge_rate_limit;
 use crate::api::pb;
 use crate::api::pb::latency_service_server::LatencyService;
@@ -34,7 +34,7 @@ impl LatencyApi {
     }
 
     /// Splits a request into its authorized caller and its message, and charges it.
-    fn charged<K: CallerKind, T>(
+    fn split_and_charge_request<K: CallerKind, T>(
         &self,
         request: Request<T>,
         kind: RateLimitKind,
@@ -50,14 +50,15 @@ impl LatencyApi {
 impl LatencyService for LatencyApi {
     async fn get_beacons(&self, request: Request<pb::GetBeaconsRequest>) -> ServiceResult<pb::GetBeaconsResponse> {
         let (caller, pb::GetBeaconsRequest {}) =
-            self.charged::<ClientOrGameServer, _>(request, RateLimitKind::Search)?;
+            self.split_and_charge_request::<ClientOrGameServer, _>(request, RateLimitKind::Search)?;
         Ok(Response::new(beacons::beacons_response(self.beacons.beacon_list(caller.engine_caller()))))
     }
 
     async fn report_trips(&self, request: Request<pb::ReportTripsRequest>) -> ServiceResult<pb::ReportTripsResponse> {
-        let (caller, message) = self.charged::<ClientOrGameServer, _>(request, RateLimitKind::Search)?;
-        let report = EntryPoint::default().report_trips_command(message)?;
-        let answer = self.beacons.report_trips(caller.engine_caller(), &report).map_err(rejection_outside_envelope)?;
+        let (caller, message) =
+            self.split_and_charge_request::<ClientOrGameServer, _>(request, RateLimitKind::Search)?;
+        let report = RequestReader::default().report_trips_command(message)?;
+        let answer = self.beacons.report_trips(caller.engine_caller(), &report).map_err(rejection_of_engine_error)?;
         Ok(Response::new(beacons::report_trips_response(answer)))
     }
 
@@ -65,9 +66,9 @@ impl LatencyService for LatencyApi {
         &self,
         request: Request<pb::AnnounceBeaconRequest>,
     ) -> ServiceResult<pb::AnnounceBeaconResponse> {
-        let (_, message) = self.charged::<GameServerOnly, _>(request, RateLimitKind::Update)?;
-        let command = EntryPoint::default().announce_beacon_command(message)?;
-        self.beacons.announce_beacon(command).await.map_err(rejection_outside_envelope)?;
+        let (_, message) = self.split_and_charge_request::<GameServerOnly, _>(request, RateLimitKind::Update)?;
+        let command = RequestReader::default().announce_beacon_command(message)?;
+        self.beacons.announce_beacon(command).await.map_err(rejection_of_engine_error)?;
         Ok(Response::new(beacons::announce_beacon_response()))
     }
 }

@@ -38,11 +38,11 @@ use call_reporter::{CallReporter, RpcObserver};
 use response_body::{CallResponseBody, ConnectionStreamSlot, StreamEndConditions};
 
 /// Deadline of a long unary call whose client sets none or a longer one.
-const LONG_CALL_DEADLINE: Duration = Duration::from_secs(600);
+const LONG_UNARY_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Limit of response bytes on one health or reflection stream. The full reflection answer is a fifth of it. A client
 /// that reads more opens another stream, which is charged again.
-const STREAM_RESPONSE_BYTES_MAX: usize = 1024 * 1024;
+const LAYER_ENDED_STREAM_BYTES_MAX: usize = 1024 * 1024;
 
 /// Tower layer that puts `CallService` in front of the routes of a port.
 #[derive(Clone)]
@@ -133,7 +133,7 @@ where
                 return Box::pin(async { Ok(too_many_requests().map(CallResponseBody::passthrough)) });
             }
             let response = self.inner.call(request);
-            return Box::pin(async move { Ok(page_response(response.await?).map(CallResponseBody::passthrough)) });
+            return Box::pin(async move { Ok(page_or_not_found(response.await?).map(CallResponseBody::passthrough)) });
         }
         let method = rpc_method::method_of_path(request.uri().path());
         let timeout = deadline::requested_timeout(request.headers());
@@ -153,22 +153,23 @@ where
             slot.map(|slot| StreamEndConditions::new(slot, timeout, self.stream_drain_token(method), valid_for));
         let limits = limits.map(|limits| {
             if method.kind == RpcKind::LayerEndedStream {
-                limits.with_response_byte_limit(STREAM_RESPONSE_BYTES_MAX)
+                limits.with_response_byte_limit(LAYER_ENDED_STREAM_BYTES_MAX)
             } else {
                 limits
             }
         });
         request.extensions_mut().insert(auth);
         let max_duration =
-            if method.kind == RpcKind::LongUnary { LONG_CALL_DEADLINE } else { self.state.unary_deadline };
+            if method.kind == RpcKind::LongUnary { LONG_UNARY_DEADLINE } else { self.state.unary_deadline };
         let duration = timeout.map_or(max_duration, |timeout| timeout.min(max_duration));
         let response = self.inner.call(request);
         Box::pin(async move {
-            let response = match tokio::time::timeout_at(report.started_at() + duration, catch_panic(response)).await {
-                Ok(Ok(response)) => response,
-                Ok(Err(_panic)) => internal_error_status().into_http(),
-                Err(_elapsed) => deadline::deadline_exceeded_status().into_http(),
-            };
+            let response =
+                match tokio::time::timeout_at(report.call_started_at() + duration, catch_panic(response)).await {
+                    Ok(Ok(response)) => response,
+                    Ok(Err(_panic)) => internal_error_status().into_http(),
+                    Err(_elapsed) => deadline::deadline_exceeded_status().into_http(),
+                };
             Ok(finish_response(rate_limits_and_audit::finish_audit(audited, response).await, report, limits))
         })
     }
@@ -304,7 +305,7 @@ fn unsupported_media_type() -> Response<Body> {
 }
 
 /// Response to a request for a page. A service answers a method that does not exist with a gRPC status, which is no page.
-fn page_response(response: Response<Body>) -> Response<Body> {
+fn page_or_not_found(response: Response<Body>) -> Response<Body> {
     if !has_grpc_content_type(response.headers()) {
         return response;
     }

@@ -6,7 +6,7 @@ use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer};
 use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::connect::ConnectResponses;
-use crate::api::convert::{EntryPoint, to_proto};
+use crate::api::convert::{RequestReader, to_proto};
 use crate::api::drain::Drain;
 use crate::api::envelope::PendingEnvelope;
 use crate::api::matchmaking_handler::MatchmakingHandler;
@@ -54,7 +54,7 @@ impl MatchmakingService for MatchmakingApi {
 
     async fn search(&self, request: Request<pb::SearchRequest>) -> ServiceResult<EncodedCandidatesResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.search(EntryPoint::default(), &caller, message)?))
+        Ok(Response::new(self.handler.search(RequestReader::default(), &caller, message)?))
     }
 
     async fn update_advertisement(
@@ -62,8 +62,8 @@ impl MatchmakingService for MatchmakingApi {
         request: Request<pb::UpdateAdvertisementRequest>,
     ) -> ServiceResult<pb::UpdateAdvertisementResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let pending = self.handler.update_advertisement(EntryPoint::default(), &caller, message)?;
-        let answer = pending.wait().await.map_err(|error| EntryPoint::default().rejection_from(error))?;
+        let pending = self.handler.update_advertisement(RequestReader::default(), &caller, message)?;
+        let answer = pending.wait().await.map_err(|error| RequestReader::default().rejection_from(error))?;
         Ok(Response::new(to_proto::update_response(answer)))
     }
 
@@ -72,8 +72,8 @@ impl MatchmakingService for MatchmakingApi {
         request: Request<pb::DeleteAdvertisementRequest>,
     ) -> ServiceResult<pb::DeleteAdvertisementResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let (_, pending) = self.handler.delete_advertisement(EntryPoint::default(), &caller, message)?;
-        pending.wait().await.map_err(|error| EntryPoint::default().rejection_from(error))?;
+        let (_, pending) = self.handler.delete_advertisement(RequestReader::default(), &caller, message)?;
+        pending.wait().await.map_err(|error| RequestReader::default().rejection_from(error))?;
         Ok(Response::new(pb::DeleteAdvertisementResponse {}))
     }
 
@@ -82,7 +82,7 @@ impl MatchmakingService for MatchmakingApi {
         request: Request<pb::GetConfigurationRequest>,
     ) -> ServiceResult<pb::GetConfigurationResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.get_configuration(EntryPoint::default(), &caller, message)?))
+        Ok(Response::new(self.handler.get_configuration(RequestReader::default(), &caller, message)?))
     }
 
     async fn reserve(&self, request: Request<pb::ReserveRequest>) -> ServiceResult<pb::ReserveResponse> {

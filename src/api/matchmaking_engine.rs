@@ -6,8 +6,9 @@ use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
-    LatencyReportSummary, ReleaseReservationOrSeatCommand, ReportLatencyCommand, ReservationView, ReserveAnswer,
-    ReserveCommand, SearchCommand, SearchSummary, UpdateAdvertAnswer, UpdateAdvertCommand, UpdateBlockListCommand,
+    LatencyReportSummary, PublishOrHeartbeatAdvertCommand, ReleaseReservationOrSeatCommand, ReportLatencyCommand,
+    ReservationView, ReserveAnswer, ReserveCommand, SearchCommand, SearchSummary, UpdateAdvertAnswer,
+    UpdateBlockListCommand,
 };
 use crate::engine::error::EngineError;
 use crate::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
@@ -25,7 +26,7 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
     fn update(
         &self,
         caller: &Caller,
-        update: UpdateAdvertCommand,
+        update: PublishOrHeartbeatAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError>;
     fn delete(&self, caller: &Caller, delete: DeleteAdvertCommand) -> Result<PendingAnswer<()>, EngineError>;
     fn reserve(&self, caller: &Caller, reserve: ReserveCommand) -> Result<PendingAnswer<ReserveAnswer>, EngineError>;
@@ -57,7 +58,7 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         caller: &Caller,
         update: UpdateBlockListCommand,
     ) -> Result<PendingAnswer<usize>, EngineError>;
-    fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError>;
+    fn current_or_cached_ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError>;
     fn ruleset_of_search(
         &self,
         set_id: SetId,
@@ -69,7 +70,7 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         id: AdvertisementId,
         listener: &HostEventSender,
     ) -> (Vec<ReservationView>, Vec<HostedMatch>);
-    fn consume_expected_beat(&self, id: AdvertisementId) -> bool;
+    fn take_due_host_heartbeat(&self, id: AdvertisementId) -> bool;
 }
 
 impl MatchmakingEngine for Engine {
@@ -85,7 +86,7 @@ impl MatchmakingEngine for Engine {
     fn update(
         &self,
         caller: &Caller,
-        update: UpdateAdvertCommand,
+        update: PublishOrHeartbeatAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         Engine::update_advertisement(self, caller, update)
     }
@@ -147,7 +148,7 @@ impl MatchmakingEngine for Engine {
         Engine::update_block_list(self, caller, update)
     }
 
-    fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
+    fn current_or_cached_ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
         Engine::current_or_cached_ruleset(self, set_id, hash)
     }
 
@@ -168,7 +169,7 @@ impl MatchmakingEngine for Engine {
         Engine::subscribe_to_host_events(self, id, listener)
     }
 
-    fn consume_expected_beat(&self, id: AdvertisementId) -> bool {
-        Engine::consume_expected_beat(self, id)
+    fn take_due_host_heartbeat(&self, id: AdvertisementId) -> bool {
+        Engine::take_due_host_heartbeat(self, id)
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::api::authorization::{AuthorizedCaller, CallerKind, ClientOrGameServer};
-use crate::api::convert::{EntryPoint, hosting, to_proto};
+use crate::api::convert::{RequestReader, hosting, to_proto};
 use crate::api::matchmaking_engine::MatchmakingEngine;
 use crate::api::pb;
 use crate::api::response_encoder::{CandidatesResponseEncoder, EncodedCandidatesResponse};
@@ -59,13 +59,13 @@ impl MatchmakingHandler {
     /// they are encoded.
     pub fn search(
         &self,
-        entry_point: EntryPoint,
+        entry_point: RequestReader,
         caller: &AuthorizedCaller<ClientOrGameServer>,
         request: pb::SearchRequest,
     ) -> Result<EncodedCandidatesResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
         let mut search = entry_point.search_command(caller.engine_caller(), request)?;
-        let ruleset = self.engine.ruleset(search.set_id, search.ruleset_hash)?;
+        let ruleset = self.engine.current_or_cached_ruleset(search.set_id, search.ruleset_hash)?;
         let rows = search
             .overrides
             .as_ref()
@@ -86,13 +86,13 @@ impl MatchmakingHandler {
     /// Submits an update. Updates of one advertisement take effect in the order of these calls.
     pub fn update_advertisement(
         &self,
-        entry_point: EntryPoint,
+        entry_point: RequestReader,
         caller: &AuthorizedCaller<ClientOrGameServer>,
         request: pb::UpdateAdvertisementRequest,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, Rejection> {
         let is_heartbeat = request.session_composition.is_none();
         let kind = if is_heartbeat { RateLimitKind::Heartbeat } else { RateLimitKind::Update };
-        if !(is_heartbeat && self.is_due_beat(&request.advertisement_id)) {
+        if !(is_heartbeat && self.take_due_host_heartbeat(&request.advertisement_id)) {
             self.charge_rate_limit(caller, kind, 1)?;
         } else if entry_point.field_prefix.is_empty() {
             refund_call_asked_for_by_server(self.rate_limits.as_deref(), caller);
@@ -104,15 +104,15 @@ impl MatchmakingHandler {
 
     /// Whether a heartbeat of an advertisement was asked for and is due, so that it is not charged. It is then taken: at most
     /// one per interval and advertisement, also of callers who do not own it.
-    fn is_due_beat(&self, advertisement_id: &str) -> bool {
+    fn take_due_host_heartbeat(&self, advertisement_id: &str) -> bool {
         self.rate_limits.is_some()
-            && AdvertisementId::parse(advertisement_id).is_some_and(|id| self.engine.consume_expected_beat(id))
+            && AdvertisementId::parse(advertisement_id).is_some_and(|id| self.engine.take_due_host_heartbeat(id))
     }
 
     /// Submits a deletion; returns the id with the pending answer.
     pub fn delete_advertisement(
         &self,
-        entry_point: EntryPoint,
+        entry_point: RequestReader,
         caller: &AuthorizedCaller<ClientOrGameServer>,
         request: pb::DeleteAdvertisementRequest,
     ) -> Result<(AdvertisementId, PendingAnswer<()>), Rejection> {
@@ -127,13 +127,13 @@ impl MatchmakingHandler {
     /// Returns the current ruleset of a set, without its text if the client's hash matches.
     pub fn get_configuration(
         &self,
-        entry_point: EntryPoint,
+        entry_point: RequestReader,
         caller: &AuthorizedCaller<ClientOrGameServer>,
         request: pb::GetConfigurationRequest,
     ) -> Result<pb::GetConfigurationResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
         let (set_id, known_hash) = entry_point.configuration_query(request)?;
-        let ruleset = self.engine.ruleset(set_id, None)?;
+        let ruleset = self.engine.current_or_cached_ruleset(set_id, None)?;
         Ok(to_proto::configuration_response(&ruleset, known_hash))
     }
 
@@ -144,7 +144,7 @@ impl MatchmakingHandler {
         request: pb::ReserveRequest,
     ) -> Result<pb::ReserveResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Seats, 1)?;
-        let reserve = EntryPoint::default().reserve_command(caller.engine_caller(), request)?;
+        let reserve = RequestReader::default().reserve_command(caller.engine_caller(), request)?;
         let answer = self.engine.reserve(caller.engine_caller(), reserve)?.wait().await?;
         Ok(to_proto::reserve_response(answer))
     }
@@ -156,7 +156,7 @@ impl MatchmakingHandler {
         request: pb::ReleaseRequest,
     ) -> Result<pb::ReleaseResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Seats, 1)?;
-        let release = EntryPoint::default().release_command(request)?;
+        let release = RequestReader::default().release_command(request)?;
         self.engine.release(caller.engine_caller(), release)?.wait().await?;
         Ok(pb::ReleaseResponse {})
     }
@@ -168,7 +168,7 @@ impl MatchmakingHandler {
         request: pb::StartMatchRequest,
     ) -> Result<pb::StartMatchResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
-        let start = EntryPoint::default().start_match_command(caller.engine_caller(), request)?;
+        let start = RequestReader::default().start_match_command(caller.engine_caller(), request)?;
         let answer = self.engine.start_match(caller.engine_caller(), start)?.wait().await?;
         Ok(hosting::start_match_response(&answer))
     }
@@ -181,7 +181,7 @@ impl MatchmakingHandler {
     ) -> Result<EncodedCandidatesResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
         let caller = caller.engine_caller();
-        let mut report = EntryPoint::default().report_latency_command(caller, request)?;
+        let mut report = RequestReader::default().report_latency_command(caller, request)?;
         let ruleset = self.engine.ruleset_of_search(report.set_id, report.ruleset_hash, &report.search_token)?;
         report.ruleset_hash = Some(ruleset.hash);
         let mut encoder = CandidatesResponseEncoder::of_latency_report(&ruleset);
@@ -196,7 +196,7 @@ impl MatchmakingHandler {
         request: pb::ChooseActionRequest,
     ) -> Result<pb::ChooseActionResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let (set_id, party_size) = EntryPoint::default().choose_action_query(request)?;
+        let (set_id, party_size) = RequestReader::default().choose_action_query(request)?;
         let answer = self.engine.choose_action(set_id, party_size)?;
         Ok(to_proto::choose_action_response(answer))
     }
@@ -208,7 +208,7 @@ impl MatchmakingHandler {
         request: pb::GrantConsentRequest,
     ) -> Result<pb::GrantConsentResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let grant = EntryPoint::default().grant_party_consent_command(request)?;
+        let grant = RequestReader::default().grant_party_consent_command(request)?;
         let answer = self.engine.grant_party_consent(caller.engine_caller(), &grant)?;
         Ok(pb::GrantConsentResponse { consent_token: answer.consent_token, expires_in_ms: answer.expires_in_ms.into() })
     }
@@ -220,7 +220,7 @@ impl MatchmakingHandler {
         request: pb::RevokeConsentRequest,
     ) -> Result<pb::RevokeConsentResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
-        let token = EntryPoint::default().unverified_consent_token_to_revoke(request)?;
+        let token = RequestReader::default().unverified_consent_token_to_revoke(request)?;
         let was_used = self.engine.revoke_consent(caller.engine_caller(), &token)?.wait().await?;
         Ok(pb::RevokeConsentResponse { was_used })
     }
@@ -232,7 +232,7 @@ impl MatchmakingHandler {
         request: pb::UpdateBlockListRequest,
     ) -> Result<pb::UpdateBlockListResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
-        let update = EntryPoint::default().update_block_list_command(request)?;
+        let update = RequestReader::default().update_block_list_command(request)?;
         let count = self.engine.update_block_list(caller.engine_caller(), update)?.wait().await?;
         Ok(pb::UpdateBlockListResponse { blocked_user_count: u32::try_from(count).unwrap_or(u32::MAX) })
     }

@@ -13,7 +13,7 @@ use crate::api::consistency::{self, ConsistencyChecker};
 use crate::api::convert::operator::rulesets::{ruleset_problems, ruleset_status};
 use crate::api::convert::operator::{self as conversion, ExplainSubject, lookup, statistics, user_data};
 use crate::api::convert::queue::{match_end_reason, ticket_end_reason};
-use crate::api::convert::{EntryPoint, rating};
+use crate::api::convert::{RequestReader, rating};
 use crate::api::drain::Drain;
 use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
@@ -245,7 +245,7 @@ impl OperatorService for OperatorApi {
             ExplainSubject::Search(set_id, session, searching_for_ms) => {
                 let explanation =
                     queues.explain_search_results(set_id, *session, searching_for_ms, near_misses_max).await;
-                let entry_point = EntryPoint { field_prefix: "search.", ..EntryPoint::default() };
+                let entry_point = RequestReader { field_prefix: "search.", ..RequestReader::default() };
                 conversion::explain_search_response(
                     set_id,
                     searching_for_ms,
@@ -293,7 +293,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::OperatorReportResultRequest>,
     ) -> ServiceResult<pb::OperatorReportResultResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let entry_point = EntryPoint { field_prefix: "report.", ..EntryPoint::default() };
+        let entry_point = RequestReader { field_prefix: "report.", ..RequestReader::default() };
         let result = entry_point.operator_report_result_command(message.report.unwrap_or_default())?;
         let match_id = result.match_id.map_or_else(String::new, |id| id.to_string());
         let entry = AuditDetails { target: format!("result of match {match_id}"), ..AuditDetails::default() };
@@ -378,7 +378,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ExportMatchesRequest>,
     ) -> ServiceResult<pb::ExportMatchesResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let (after, page_size) = EntryPoint::default().export_matches_query(&message)?;
+        let (after, page_size) = RequestReader::default().export_matches_query(&message)?;
         let queues = self.backend.queue_engine(&caller)?;
         let matches = queues.finished_matches_reported_after(after, page_size + 1).await.map_err(Rejection::from)?;
         let entry = AuditDetails {
@@ -391,7 +391,7 @@ impl OperatorService for OperatorApi {
 }
 
 /// Limit of files with problems that an audit entry names.
-const AUDITED_FILES_MAX: usize = 8;
+const AUDITED_PROBLEM_FILES_MAX: usize = 8;
 
 /// Audit entry of a ruleset reload.
 pub fn audit_details_of_reload(report: &ReloadReport) -> AuditDetails {
@@ -403,7 +403,7 @@ pub fn audit_details_of_reload(report: &ReloadReport) -> AuditDetails {
     let mut target = format!("rulesets, {} problems", report.problems.len());
     let mut files: Vec<&str> = report.problems.iter().map(|problem| problem.file_name.as_str()).collect();
     files.dedup();
-    for (index, file) in files.into_iter().filter(|file| !file.is_empty()).take(AUDITED_FILES_MAX).enumerate() {
+    for (index, file) in files.into_iter().filter(|file| !file.is_empty()).take(AUDITED_PROBLEM_FILES_MAX).enumerate() {
         target += if index == 0 { " in " } else { ", " };
         target.extend(file.chars().take(FILE_NAME_BYTES_MAX));
     }

@@ -33,7 +33,7 @@ pub use MatchmakingUpdateBlockListRequest as UpdateBlockListRequest;
 pub use MatchmakingUpdateBlockListResponse as UpdateBlockListResponse;
 
 /// Encoded descriptors of the services on the client port.
-pub const MATCHMAKING_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/matchmaking.bin"));
+pub const CLIENT_PORT_SERVICE_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/matchmaking.bin"));
 
 /// Encoded descriptors of the Operator service.
 pub const OPERATOR_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/operator.bin"));

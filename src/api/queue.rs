@@ -8,9 +8,9 @@ use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_outside_envelope};
+use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_of_engine_error};
 use crate::api::client_address::ClientAddressResolver;
-use crate::api::convert::{EntryPoint, hosting, queue as to_proto};
+use crate::api::convert::{RequestReader, hosting, queue as to_proto};
 use crate::api::pb;
 use crate::api::pb::queue_service_server::QueueService;
 use crate::auth::policy::RateLimitKind;
@@ -42,25 +42,25 @@ impl QueueApi {
 impl QueueService for QueueApi {
     async fn enter(&self, request: Request<pb::QueueEnterRequest>) -> ServiceResult<pb::QueueEnterResponse> {
         let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
-        let enter = EntryPoint::default().enter_command(caller.engine_caller(), message)?;
+        let enter = RequestReader::default().enter_command(caller.engine_caller(), message)?;
         let answer = self
             .authorized
             .queue_engine_for_authorized(&caller)
             .enter_queue(caller.engine_caller(), enter)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         Ok(Response::new(to_proto::enter_response(answer)))
     }
 
     async fn leave(&self, request: Request<pb::QueueLeaveRequest>) -> ServiceResult<pb::QueueLeaveResponse> {
         let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
-        let leave = EntryPoint::default().leave_command(message)?;
+        let leave = RequestReader::default().leave_command(message)?;
         let answer = self
             .authorized
             .queue_engine_for_authorized(&caller)
             .leave_queue(caller.engine_caller(), &leave)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         Ok(Response::new(to_proto::leave_response(answer)))
     }
 
@@ -71,7 +71,7 @@ impl QueueService for QueueApi {
             .queue_engine_for_authorized(&caller)
             .own_tickets(caller.engine_caller())
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         Ok(Response::new(to_proto::own_tickets_and_cooldowns_response(own)))
     }
 
@@ -79,15 +79,15 @@ impl QueueService for QueueApi {
 
     async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> ServiceResult<TicketUpdates> {
         let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Search, |_| 1)?;
-        let (tickets, latency_token) = EntryPoint::default().tickets_to_watch(message)?;
+        let (tickets, latency_token) = RequestReader::default().tickets_to_watch(message)?;
         let stream_permit = self.authorized.acquire_stream_permit(&caller)?;
         let queues = self.authorized.queue_engine_for_authorized(&caller);
-        let watch = queues.watch_tickets(caller.engine_caller(), &tickets).map_err(rejection_outside_envelope)?;
+        let watch = queues.watch_tickets(caller.engine_caller(), &tickets).map_err(rejection_of_engine_error)?;
         queues
             .renew_vectors(caller.engine_caller(), &tickets, &latency_token)
             .await
-            .map_err(rejection_outside_envelope)?;
-        Ok(Response::new(ticket_updates(watch, stream_permit)))
+            .map_err(rejection_of_engine_error)?;
+        Ok(Response::new(ticket_updates_with_heartbeats(watch, stream_permit)))
     }
 
     async fn heartbeat(
@@ -97,14 +97,14 @@ impl QueueService for QueueApi {
         let (caller, message) =
             self.authorized
                 .split_and_charge_request(request, RateLimitKind::Heartbeat, |message| message.tickets.len())?;
-        let heartbeat = EntryPoint::default().heartbeat_command(message)?;
+        let heartbeat = RequestReader::default().heartbeat_command(message)?;
         let ids: Vec<TicketId> = heartbeat.tickets.iter().map(|ticket| ticket.id).collect();
         let (statuses, expires_in_ms) = self
             .authorized
             .queue_engine_for_authorized(&caller)
             .heartbeat_tickets(caller.engine_caller(), heartbeat)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         let statuses = ids
             .into_iter()
             .zip(statuses)
@@ -120,37 +120,37 @@ impl QueueService for QueueApi {
         request: Request<pb::QueueHostHeartbeatRequest>,
     ) -> ServiceResult<pb::QueueHostHeartbeatResponse> {
         let (caller, message) = self.authorized.split_and_charge_unexpected_host_heartbeat(request)?;
-        let heartbeat = EntryPoint::default().host_heartbeat_command(message)?;
+        let heartbeat = RequestReader::default().host_heartbeat_command(message)?;
         let answer = self
             .authorized
             .queue_engine_for_authorized(&caller)
             .host_heartbeat(caller.engine_caller(), heartbeat)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         Ok(Response::new(hosting::host_heartbeat_response(answer)))
     }
 
     async fn respond(&self, request: Request<pb::QueueRespondRequest>) -> ServiceResult<pb::QueueRespondResponse> {
         let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
-        let respond = EntryPoint::default().respond_command(message)?;
+        let respond = RequestReader::default().respond_command(message)?;
         let status = self
             .authorized
             .queue_engine_for_authorized(&caller)
             .respond_to_ready_check(caller.engine_caller(), respond)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         Ok(Response::new(pb::QueueRespondResponse { status: Some(to_proto::ticket_status(status)) }))
     }
 
     async fn end_match(&self, request: Request<pb::QueueEndMatchRequest>) -> ServiceResult<pb::QueueEndMatchResponse> {
         let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
-        let end = EntryPoint::default().end_match_command(message)?;
+        let end = RequestReader::default().end_match_command(message)?;
         let end_reason = self
             .authorized
             .queue_engine_for_authorized(&caller)
             .end_match(caller.engine_caller(), end)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         Ok(Response::new(pb::QueueEndMatchResponse { end_reason: to_proto::match_end_reason(end_reason).into() }))
     }
 }
@@ -170,7 +170,7 @@ struct WatchState {
 }
 
 /// Streams the updates of `watch` and sends heartbeats for its tickets meanwhile.
-fn ticket_updates(watch: TicketWatch, stream_permit: Option<StreamPermit>) -> TicketUpdates {
+fn ticket_updates_with_heartbeats(watch: TicketWatch, stream_permit: Option<StreamPermit>) -> TicketUpdates {
     let state = WatchState {
         watch,
         heartbeat_timer: Box::pin(tokio::time::sleep_until(Instant::now())),

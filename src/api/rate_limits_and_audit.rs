@@ -83,7 +83,7 @@ impl RateLimitsAndAudit {
         method: RpcMethod,
         request: &Request<Body>,
     ) -> Result<(), Rejection> {
-        if !self.rate_limits.has_limit(RateLimitKind::Call) {
+        if !self.rate_limits.has_limit_for_any_class(RateLimitKind::Call) {
             return Ok(());
         }
         let (headers, extensions) = (request.headers(), request.extensions());

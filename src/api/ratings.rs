@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tonic::{Request, Response};
 
-use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_outside_envelope};
+use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_of_engine_error};
 use crate::api::client_address::ClientAddressResolver;
-use crate::api::convert::{EntryPoint, rating};
+use crate::api::convert::{RequestReader, rating};
 use crate::api::pb;
 use crate::api::pb::rating_service_server::RatingService;
 use crate::auth::policy::RateLimitKind;
@@ -40,13 +40,13 @@ impl RatingService for RatingsApi {
         request: Request<pb::ReportResultRequest>,
     ) -> ServiceResult<pb::ReportResultResponse> {
         let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
-        let report = EntryPoint::default().host_report_result_command(message)?;
+        let report = RequestReader::default().host_report_result_command(message)?;
         let answer = self
             .authorized
             .queue_engine_for_authorized(&caller)
             .report_result(caller.engine_caller(), &report)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         Ok(Response::new(rating::report_result_response(answer)))
     }
 
@@ -54,10 +54,10 @@ impl RatingService for RatingsApi {
         let (caller, message) = self.authorized.split_and_charge_rating_read(request, |message| {
             message.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE)
         })?;
-        let (set_id, users) = EntryPoint::default().ratings_query(&message)?;
+        let (set_id, users) = RequestReader::default().ratings_query(&message)?;
         let queues = self.authorized.queue_engine_for_rating_reads(&caller);
         let views =
-            queues.user_ratings(caller.engine_caller(), set_id, &users).await.map_err(rejection_outside_envelope)?;
+            queues.user_ratings(caller.engine_caller(), set_id, &users).await.map_err(rejection_of_engine_error)?;
         Ok(Response::new(rating::ratings_response(message.user_ids, &users, views, queues.public_user_keys())))
     }
 
@@ -67,8 +67,8 @@ impl RatingService for RatingsApi {
     ) -> ServiceResult<pb::GetLeaderboardResponse> {
         let (caller, message) = self.authorized.split_and_charge_rating_read(request, |_| 1)?;
         let queues = self.authorized.queue_engine_for_rating_reads(&caller);
-        let query = EntryPoint::default().leaderboard_query(&message, queues.public_user_keys())?;
-        let page = queues.leaderboard_page(caller.engine_caller(), query).await.map_err(rejection_outside_envelope)?;
+        let query = RequestReader::default().leaderboard_query(&message, queues.public_user_keys())?;
+        let page = queues.leaderboard_page(caller.engine_caller(), query).await.map_err(rejection_of_engine_error)?;
         Ok(Response::new(rating::leaderboard_response(page, queues.public_user_keys())))
     }
 
@@ -79,10 +79,10 @@ impl RatingService for RatingsApi {
         let (caller, message) = self
             .authorized
             .split_and_charge_rating_read(request, |message| message.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE))?;
-        let (set_id, sides) = EntryPoint::default().predict_outcome_query(&message)?;
+        let (set_id, sides) = RequestReader::default().predict_outcome_query(&message)?;
         let queues = self.authorized.queue_engine_for_rating_reads(&caller);
         let predicted = queues.predict_win_probabilities(caller.engine_caller(), set_id, &sides).await;
-        let win_probabilities = predicted.map_err(rejection_outside_envelope)?;
+        let win_probabilities = predicted.map_err(rejection_of_engine_error)?;
         Ok(Response::new(pb::PredictOutcomeResponse { win_probabilities }))
     }
 
@@ -91,10 +91,10 @@ impl RatingService for RatingsApi {
         request: Request<pb::GetRatingHistoryRequest>,
     ) -> ServiceResult<pb::GetRatingHistoryResponse> {
         let (caller, message) = self.authorized.split_and_charge_rating_read(request, |_| 1)?;
-        let query = EntryPoint::default().rating_history_query(&message)?;
+        let query = RequestReader::default().rating_history_query(&message)?;
         let queues = self.authorized.queue_engine_for_rating_reads(&caller);
         let changes = queues.rating_history(caller.engine_caller(), query.set_id, query.user).await;
-        let changes = changes.map_err(rejection_outside_envelope)?;
+        let changes = changes.map_err(rejection_of_engine_error)?;
         Ok(Response::new(rating::rating_history_response(changes, &query)))
     }
 
@@ -103,12 +103,12 @@ impl RatingService for RatingsApi {
         request: Request<pb::SubmitFeedbackRequest>,
     ) -> ServiceResult<pb::SubmitFeedbackResponse> {
         let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
-        let feedback = EntryPoint::default().submit_feedback_command(message)?;
+        let feedback = RequestReader::default().submit_feedback_command(message)?;
         self.authorized
             .queue_engine_for_authorized(&caller)
             .submit_feedback(caller.engine_caller(), &feedback)
             .await
-            .map_err(rejection_outside_envelope)?;
+            .map_err(rejection_of_engine_error)?;
         Ok(Response::new(pb::SubmitFeedbackResponse {}))
     }
 }

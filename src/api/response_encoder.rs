@@ -20,8 +20,8 @@ use crate::domain::limit;
 use crate::domain::location_privacy::{DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::probing::{ProbedPlayers, ProbingSpec, QUICK_PROBE_TIMEOUT_MS};
-use crate::domain::ruleset::{AdvertisementIdDisclosure, RefusingRule, Ruleset, SoftFilter};
-use crate::engine::command::{CandidateView, LatencyReportSummary, RoundTrip, SearchSummary};
+use crate::domain::ruleset::{AdvertisementIdForm, RefusingRule, Ruleset, SoftFilter};
+use crate::engine::command::{CandidateView, LatencyReportSummary, RoundTripWithSource, SearchSummary};
 
 /// Size limit of one response, bytes.
 pub const CANDIDATES_RESPONSE_BYTES_MAX: usize = 64 * 1024;
@@ -133,7 +133,7 @@ fn probe_to_proto(probe: &ProbeEndpoint, hosted: bool) -> pb::ProbeEndpoint {
 }
 
 /// Party sizes of encoded static fields: the field after the id.
-fn encoded_party_sizes(encoded_advert: &[u8]) -> &[u8] {
+fn extract_encoded_party_sizes(encoded_advert: &[u8]) -> &[u8] {
     let after_id = encoded_advert.get(ENCODED_ID_BYTES..).unwrap_or_default();
     let mut after_key = after_id.get(1..).unwrap_or_default();
     let sizes_len = encoding::decode_varint(&mut after_key).map_or(0, |length| length as usize);
@@ -201,7 +201,7 @@ impl<'a> CandidatesResponseEncoder<'a> {
         let round_trip_ms = candidate.round_trip.map(disclosed_round_trip_ms);
         // With a handle, the answer has neither the id nor the probe endpoint, by which searchers could compare.
         let (id, static_fields) = match candidate.handle {
-            Some(handle) => (Some(handle), encoded_party_sizes(candidate.encoded_advert)),
+            Some(handle) => (Some(handle), extract_encoded_party_sizes(candidate.encoded_advert)),
             None => (None, candidate.encoded_advert),
         };
         let source = candidate.round_trip.map(round_trip_source);
@@ -278,8 +278,8 @@ impl<'a> CandidatesResponseEncoder<'a> {
         if let Some(ms) = answer.store_staleness_ms {
             encoding::uint64::encode(9, &ms, out);
         }
-        encoding::string::encode_repeated(10, &session_composition_paths(&answer.ignored_fields), out);
-        if has_candidates && answer.ruleset.handles == AdvertisementIdDisclosure::Ids {
+        encoding::string::encode_repeated(10, &prefix_with_session_composition(&answer.ignored_fields), out);
+        if has_candidates && answer.ruleset.handles == AdvertisementIdForm::Ids {
             encoding::message::encode(11, &latency_plan(&answer.ruleset.probing), out);
         }
         EncodedCandidatesResponse { bytes }
@@ -289,7 +289,7 @@ impl<'a> CandidatesResponseEncoder<'a> {
     pub fn finish_latency_response(self, answer: &LatencyReportSummary) -> EncodedCandidatesResponse {
         let mut bytes = self.bytes;
         encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
-        let mut ignored_fields = session_composition_paths(&answer.ignored_fields);
+        let mut ignored_fields = prefix_with_session_composition(&answer.ignored_fields);
         ignored_fields
             .extend(answer.implausible_measurements.iter().map(|index| format!("measurements[{index}].round_trip_ms")));
         encoding::string::encode_repeated(3, &ignored_fields, &mut bytes);
@@ -303,7 +303,7 @@ impl<'a> CandidatesResponseEncoder<'a> {
 
 impl<'a> ScoreTermEncoder<'a> {
     fn new(ruleset: &Ruleset, soft: &'a SoftFilter) -> Self {
-        Self::named(&soft.name, is_rounded(ruleset, soft.measure))
+        Self::named(&soft.name, must_round_term(ruleset, soft.measure))
     }
 
     /// Encoder of the cost of avoided players.
@@ -342,7 +342,7 @@ impl<'a> ScoreTermEncoder<'a> {
 
 /// Whether a term is rounded, because a location or rating could be computed from it. Terms of attributes that clients
 /// set themselves are exact.
-fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
+fn must_round_term(ruleset: &Ruleset, measure: Measure) -> bool {
     match measure {
         Measure::AttributeDifference(index) => {
             let attribute = &ruleset.attributes[index];
@@ -356,7 +356,7 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
 }
 
 /// Field paths as in a typed request.
-fn session_composition_paths(paths: &[String]) -> Vec<String> {
+fn prefix_with_session_composition(paths: &[String]) -> Vec<String> {
     paths.iter().map(|path| format!("session_composition.{path}")).collect()
 }
 
@@ -375,28 +375,30 @@ fn latency_plan(probing: &ProbingSpec) -> pb::LatencyPlan {
     }
 }
 
-fn round_trip_source(round_trip: RoundTrip) -> pb::RoundTripSource {
+fn round_trip_source(round_trip: RoundTripWithSource) -> pb::RoundTripSource {
     match round_trip {
-        RoundTrip::Measured(_) => pb::RoundTripSource::Measured,
-        RoundTrip::Predicted(_) => pb::RoundTripSource::Predicted,
-        RoundTrip::ByRegion(_) => pb::RoundTripSource::Region,
-        RoundTrip::ByDistance(_) => pb::RoundTripSource::Distance,
+        RoundTripWithSource::Measured(_) => pb::RoundTripSource::Measured,
+        RoundTripWithSource::Predicted(_) => pb::RoundTripSource::Predicted,
+        RoundTripWithSource::ByRegion(_) => pb::RoundTripSource::Region,
+        RoundTripWithSource::ByDistance(_) => pb::RoundTripSource::Distance,
     }
 }
 
 /// Interval of a predicted round trip as the caller may see it: outward to steps, so that it still holds nine of ten.
-fn disclosed_interval_ms(round_trip: RoundTrip) -> Option<[f64; 2]> {
-    let RoundTrip::Predicted(predicted) = round_trip else { return None };
+fn disclosed_interval_ms(round_trip: RoundTripWithSource) -> Option<[f64; 2]> {
+    let RoundTripWithSource::Predicted(predicted) = round_trip else { return None };
     let step = ROUND_TRIP_ROUNDING_MS;
     Some([(predicted.low_ms / step).floor() * step, (predicted.high_ms / step).ceil() * step])
 }
 
 /// Round trip as the caller may see it: its own measurements exactly, estimates in steps, for location privacy.
-fn disclosed_round_trip_ms(round_trip: RoundTrip) -> f64 {
+fn disclosed_round_trip_ms(round_trip: RoundTripWithSource) -> f64 {
     match round_trip {
-        RoundTrip::Measured(ms) => ms,
-        RoundTrip::Predicted(predicted) => round_to_step(predicted.round_trip_ms, ROUND_TRIP_ROUNDING_MS),
-        RoundTrip::ByRegion(ms) | RoundTrip::ByDistance(ms) => round_to_step(ms, ROUND_TRIP_ROUNDING_MS),
+        RoundTripWithSource::Measured(ms) => ms,
+        RoundTripWithSource::Predicted(predicted) => round_to_step(predicted.round_trip_ms, ROUND_TRIP_ROUNDING_MS),
+        RoundTripWithSource::ByRegion(ms) | RoundTripWithSource::ByDistance(ms) => {
+            round_to_step(ms, ROUND_TRIP_ROUNDING_MS)
+        }
     }
 }
 

@@ -39,7 +39,7 @@ struct KeyRing {
 impl KeyRing {
     fn load(issuers: &[TokenIssuer]) -> Result<Self, VerifyingKeysError> {
         Ok(Self {
-            verifying_keys: verifying_keys::read_issuer_keys(issuers)?,
+            verifying_keys: verifying_keys::read_keys_of_all_issuers(issuers)?,
             verified_credential_cache: VerifiedCredentialCache::default(),
         })
     }

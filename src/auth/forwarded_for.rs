@@ -7,7 +7,7 @@ use ipnet::IpNet;
 /// Maximum number of hops read; no deployment has more proxies of its own.
 pub const FORWARDED_HOPS_MAX: usize = 16;
 /// Bytes read at the end of one header line. Earlier bytes come from the client, not from a proxy.
-pub const FORWARDED_FOR_BYTES_MAX: usize = 2048;
+pub const FORWARDED_FOR_LINE_BYTES_MAX: usize = 2048;
 /// Maximum length of the text of an address with brackets, scope and port, bytes.
 const HOP_BYTES_MAX: usize = 64;
 
@@ -34,7 +34,7 @@ where
     I::IntoIter: DoubleEndedIterator,
 {
     let mut client = peer.to_canonical();
-    let hops = forwarded_for.into_iter().rev().flat_map(|line| last_line_bytes(line).rsplit(|byte| *byte == b','));
+    let hops = forwarded_for.into_iter().rev().flat_map(|line| last_bytes_of_line(line).rsplit(|byte| *byte == b','));
     for hop in hops.take(FORWARDED_HOPS_MAX) {
         if !is_trusted_proxy(client, trusted) {
             break;
@@ -50,11 +50,11 @@ pub fn is_trusted_proxy(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&address))
 }
 
-/// The last `FORWARDED_FOR_BYTES_MAX` bytes of a header line.
+/// The last `FORWARDED_FOR_LINE_BYTES_MAX` bytes of a header line.
 ///
 /// A cut entry could parse as another address, so the entry at the cut is left out.
-fn last_line_bytes(line: &[u8]) -> &[u8] {
-    let Some(cut) = line.len().checked_sub(FORWARDED_FOR_BYTES_MAX).filter(|cut| *cut > 0) else { return line };
+fn last_bytes_of_line(line: &[u8]) -> &[u8] {
+    let Some(cut) = line.len().checked_sub(FORWARDED_FOR_LINE_BYTES_MAX).filter(|cut| *cut > 0) else { return line };
     let kept = &line[cut..];
     // The entry before the first comma is junk: it ends the walk, as the bytes before the cut would.
     kept.iter().position(|byte| *byte == b',').map_or(b"", |comma| &kept[comma..])
@@ -127,7 +127,7 @@ mod tests {
         let endless = vec!["10.0.0.2"; 1_000].join(",");
         assert_client_address("10.0.0.1", &[&format!("1.1.1.1,{endless}")], "10.0.0.2");
         assert_client_address("10.0.0.1", &[&"x".repeat(100_000)], "10.0.0.1");
-        let cut = format!("{}1.1.1.1, 10.0.0.2", " ".repeat(FORWARDED_FOR_BYTES_MAX));
+        let cut = format!("{}1.1.1.1, 10.0.0.2", " ".repeat(FORWARDED_FOR_LINE_BYTES_MAX));
         for taken in 0..20 {
             let padded = format!("{cut}{}", " ".repeat(taken));
             assert_client_address("10.0.0.1", &[&padded[..]], "10.0.0.2");

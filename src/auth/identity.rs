@@ -22,7 +22,7 @@ pub enum Role {
 
 /// Set of caller roles, as a bit mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallerRoles(u8);
+pub struct CallerRoleSet(u8);
 
 /// Identity of an authenticated caller.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Role {
     }
 }
 
-impl CallerRoles {
+impl CallerRoleSet {
     /// The set of these roles.
     pub const fn from_roles(roles: &[Role]) -> Self {
         let (mut bits, mut index) = (0, 0);
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn caller_roles_contain_exactly_the_given_roles() {
-        let some = CallerRoles::from_roles(&[Role::Client, Role::Operator]);
+        let some = CallerRoleSet::from_roles(&[Role::Client, Role::Operator]);
         assert_eq!(Role::ALL.map(|role| some.contains(role)), [true, false, true]);
-        assert_eq!(Role::ALL.map(|role| CallerRoles::from_roles(&[]).contains(role)), [false; 3]);
+        assert_eq!(Role::ALL.map(|role| CallerRoleSet::from_roles(&[]).contains(role)), [false; 3]);
         assert_eq!(Role::ALL.map(|role| Role::from_name(role.as_str())), Role::ALL.map(Some));
         assert_eq!(Role::from_name("root"), None);
     }

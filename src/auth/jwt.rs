@@ -8,7 +8,7 @@ use jsonwebtoken::{Header, Validation, decode, decode_header};
 use serde::Deserialize;
 
 use crate::auth::credential_error::CredentialError;
-use crate::auth::identity::{CLOCK_LEEWAY_MS, CallerRoles, Identity, Role};
+use crate::auth::identity::{CLOCK_LEEWAY_MS, CallerRoleSet, Identity, Role};
 use crate::auth::verifying_keys::TokenPublicKey;
 use crate::config::TokenIssuer;
 use crate::domain::time::UnixMs;
@@ -22,7 +22,7 @@ pub const SUBJECT_BYTES_MAX: usize = 256;
 /// Maximum number of scopes in a token.
 pub const SCOPES_MAX: usize = 16;
 /// Accepted `typ` headers, without the prefix `application/` that they may have. No `typ` is accepted too.
-const TOKEN_TYPES: [&str; 2] = ["JWT", "at+jwt"];
+const CALLER_JWT_TYPES: [&str; 2] = ["JWT", "at+jwt"];
 /// Maximum number of audiences in a token.
 const AUDIENCES_MAX: usize = 16;
 /// Latest time that a token may contain, seconds since the Unix epoch: the end of the year 9999.
@@ -90,11 +90,12 @@ fn matches_kid(key: &TokenPublicKey, header: &Header) -> bool {
 /// Whether a token of this `typ` may authenticate a caller. Types are media types, so their case does not matter
 /// (RFC 7515, section 4.1.9).
 fn is_caller_token_type(typ: Option<&str>) -> bool {
-    const PREFIX: &str = "application/";
+    const MEDIA_TYPE_PREFIX: &str = "application/";
     typ.is_none_or(|typ| {
-        let has_prefix = typ.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
-        let name = if has_prefix { &typ[PREFIX.len()..] } else { typ };
-        TOKEN_TYPES.iter().any(|accepted| accepted.eq_ignore_ascii_case(name))
+        let has_prefix =
+            typ.get(..MEDIA_TYPE_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(MEDIA_TYPE_PREFIX));
+        let name = if has_prefix { &typ[MEDIA_TYPE_PREFIX.len()..] } else { typ };
+        CALLER_JWT_TYPES.iter().any(|accepted| accepted.eq_ignore_ascii_case(name))
     })
 }
 
@@ -145,7 +146,7 @@ fn signature_only_validation(key: &TokenPublicKey) -> Validation {
 fn identity_from_claims(
     claims: JwtClaims,
     issuer: &TokenIssuer,
-    roles: CallerRoles,
+    roles: CallerRoleSet,
     now: UnixMs,
 ) -> Result<Identity, CredentialError> {
     if claims.iss.as_deref() != Some(&issuer.name) {

@@ -20,7 +20,7 @@ const ED25519_SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b,
 /// Unusable signing key. The message never contains the file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not an Ed25519 private key in PEM (PKCS #8); create one with `fireteam keygen`")]
-pub struct InvalidIssuingKey;
+pub struct InvalidJwtSigningKey;
 
 /// Ed25519 private key that signs callers' tokens or match credentials.
 pub struct JwtSigningKey {
@@ -51,29 +51,29 @@ pub struct CallerTokenClaims {
 
 impl JwtSigningKey {
     /// Derives a key from a random seed.
-    pub fn from_seed(seed: &[u8; 32]) -> Result<Self, InvalidIssuingKey> {
-        let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| InvalidIssuingKey)?;
-        let pkcs8 = pair.to_pkcs8v1().map_err(|_| InvalidIssuingKey)?;
+    pub fn from_seed(seed: &[u8; 32]) -> Result<Self, InvalidJwtSigningKey> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| InvalidJwtSigningKey)?;
+        let pkcs8 = pair.to_pkcs8v1().map_err(|_| InvalidJwtSigningKey)?;
         Ok(Self { pkcs8: pkcs8.as_ref().to_vec(), public_key: pair.public_key().as_ref().to_vec() })
     }
 
     /// Parses the first key of a PEM file.
-    pub fn first_from_pem(pem: &[u8]) -> Result<Self, InvalidIssuingKey> {
-        let block = Pem::iter_from_buffer(pem).next().ok_or(InvalidIssuingKey)?.map_err(|_| InvalidIssuingKey)?;
+    pub fn first_from_pem(pem: &[u8]) -> Result<Self, InvalidJwtSigningKey> {
+        let block = Pem::iter_from_buffer(pem).next().ok_or(InvalidJwtSigningKey)?.map_err(|_| InvalidJwtSigningKey)?;
         Self::from_pkcs8(block.contents)
     }
 
     /// Parses all keys of a PEM file, in order; an error if there is none.
-    pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, InvalidIssuingKey> {
+    pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, InvalidJwtSigningKey> {
         let blocks =
-            Pem::iter_from_buffer(pem).map(|block| Self::from_pkcs8(block.map_err(|_| InvalidIssuingKey)?.contents));
+            Pem::iter_from_buffer(pem).map(|block| Self::from_pkcs8(block.map_err(|_| InvalidJwtSigningKey)?.contents));
         blocks
             .collect::<Result<Vec<Self>, _>>()
-            .and_then(|keys| if keys.is_empty() { Err(InvalidIssuingKey) } else { Ok(keys) })
+            .and_then(|keys| if keys.is_empty() { Err(InvalidJwtSigningKey) } else { Ok(keys) })
     }
 
-    fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Self, InvalidIssuingKey> {
-        let pair = Ed25519KeyPair::from_pkcs8(&pkcs8).map_err(|_| InvalidIssuingKey)?;
+    fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Self, InvalidJwtSigningKey> {
+        let pair = Ed25519KeyPair::from_pkcs8(&pkcs8).map_err(|_| InvalidJwtSigningKey)?;
         Ok(Self { public_key: pair.public_key().as_ref().to_vec(), pkcs8 })
     }
 
@@ -100,14 +100,14 @@ impl JwtSigningKey {
     }
 
     /// Signs `claims` as a JWT of type `JWT`.
-    pub fn sign_jwt(&self, claims: &impl Serialize) -> Result<String, InvalidIssuingKey> {
+    pub fn sign_jwt(&self, claims: &impl Serialize) -> Result<String, InvalidJwtSigningKey> {
         self.sign_jwt_of_type("JWT", claims)
     }
 
     /// Signs `claims` as a JWT with the header `typ: <kind>`, so that a verifier can tell kinds of tokens apart.
-    pub fn sign_jwt_of_type(&self, kind: &str, claims: &impl Serialize) -> Result<String, InvalidIssuingKey> {
+    pub fn sign_jwt_of_type(&self, kind: &str, claims: &impl Serialize) -> Result<String, InvalidJwtSigningKey> {
         let header = Header { kid: Some(self.key_id()), typ: Some(kind.to_owned()), ..Header::new(Algorithm::EdDSA) };
-        encode(&header, claims, &EncodingKey::from_ed_der(&self.pkcs8)).map_err(|_| InvalidIssuingKey)
+        encode(&header, claims, &EncodingKey::from_ed_der(&self.pkcs8)).map_err(|_| InvalidJwtSigningKey)
     }
 }
 

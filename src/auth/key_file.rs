@@ -9,8 +9,8 @@ use fireteam_probe::BeaconKey;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::auth::public_user_keys::PublicUserKeys;
-use crate::auth::receipt_check::FleetKeys;
+use crate::auth::public_user_keys::PublicUserKeySecret;
+use crate::auth::receipt_check::BeaconFleetKeys;
 use crate::auth::token::{HmacTokenSigner, SIGNING_KEY_BYTES};
 use crate::files::{READ_DEADLINE, read_start, run_with_deadline, with_regular_file};
 
@@ -76,7 +76,7 @@ pub enum KeyFileError {
 ///
 /// To rotate: insert a new line at the top, remove the third.
 pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<HmacTokenSigner, KeyFileError> {
-    match read_or_create_private_file(path, &secret_file_content(new_key))? {
+    match read_or_create_private_file(path, &encode_secret_file(new_key))? {
         None => Ok(HmacTokenSigner::new(new_key, None)),
         Some(text) => parse_signer(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() }),
     }
@@ -84,21 +84,25 @@ pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> R
 
 /// Loads the fleet keys of beacons: one line, and the one before a rotation. If the file does not exist, creates it with `new_key`,
 /// readable by its owner only.
-pub fn load_or_create_fleet_keys(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<FleetKeys, KeyFileError> {
-    match read_or_create_private_file(path, &secret_file_content(new_key))? {
-        None => Ok(FleetKeys::new(new_key, None)),
-        Some(text) => parse_fleet_keys(&text, path),
+pub fn load_or_create_beacon_fleet_keys(
+    path: &Path,
+    new_key: [u8; SIGNING_KEY_BYTES],
+) -> Result<BeaconFleetKeys, KeyFileError> {
+    match read_or_create_private_file(path, &encode_secret_file(new_key))? {
+        None => Ok(BeaconFleetKeys::new(new_key, None)),
+        Some(text) => parse_beacon_fleet_keys(&text, path),
     }
 }
 
 /// Loads the fleet keys of beacons from a file that exists.
-pub fn load_fleet_keys(path: &Path) -> Result<FleetKeys, KeyFileError> {
-    parse_fleet_keys(&read_private_file(path)?, path)
+pub fn load_beacon_fleet_keys(path: &Path) -> Result<BeaconFleetKeys, KeyFileError> {
+    parse_beacon_fleet_keys(&read_private_file(path)?, path)
 }
 
-fn parse_fleet_keys(text: &str, path: &Path) -> Result<FleetKeys, KeyFileError> {
-    let (current, previous) = parse_keys(text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() })?;
-    Ok(FleetKeys::new(current, previous))
+fn parse_beacon_fleet_keys(text: &str, path: &Path) -> Result<BeaconFleetKeys, KeyFileError> {
+    let (current, previous) =
+        parse_current_and_previous_key(text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() })?;
+    Ok(BeaconFleetKeys::new(current, previous))
 }
 
 /// Loads the key of one beacon: one line.
@@ -109,26 +113,26 @@ pub fn load_single_beacon_key(path: &Path) -> Result<BeaconKey, KeyFileError> {
 
 /// Creates a file with one secret, readable by its owner only. Fails with `AlreadyExists` if the file exists.
 pub fn create_secret_file(path: &Path, secret: [u8; SIGNING_KEY_BYTES]) -> io::Result<()> {
-    create_private_file(path, &secret_file_content(secret))
+    create_private_file(path, &encode_secret_file(secret))
 }
 
 /// Loads the secret of public user keys: one line. If the file does not exist, creates it with `new_secret`, readable by its
 /// owner only.
-pub fn load_or_create_user_keys(
+pub fn load_or_create_public_user_key_secret(
     path: &Path,
     new_secret: [u8; SIGNING_KEY_BYTES],
-) -> Result<PublicUserKeys, KeyFileError> {
-    match read_or_create_private_file(path, &secret_file_content(new_secret))? {
-        None => Ok(PublicUserKeys::new(new_secret)),
+) -> Result<PublicUserKeySecret, KeyFileError> {
+    match read_or_create_private_file(path, &encode_secret_file(new_secret))? {
+        None => Ok(PublicUserKeySecret::new(new_secret)),
         Some(text) => match parse_hex_key(text.trim()) {
-            Some(secret) => Ok(PublicUserKeys::new(secret)),
+            Some(secret) => Ok(PublicUserKeySecret::new(secret)),
             None => Err(KeyFileError::MalformedSecret { file: path.into() }),
         },
     }
 }
 
 /// Content of a file with one secret.
-pub fn secret_file_content(secret: [u8; SIGNING_KEY_BYTES]) -> String {
+pub fn encode_secret_file(secret: [u8; SIGNING_KEY_BYTES]) -> String {
     secret.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect()
 }
 
@@ -157,11 +161,11 @@ fn read_private_file(path: &Path) -> Result<String, KeyFileError> {
 }
 
 fn parse_signer(text: &str) -> Option<HmacTokenSigner> {
-    parse_keys(text).map(|(current, previous)| HmacTokenSigner::new(current, previous))
+    parse_current_and_previous_key(text).map(|(current, previous)| HmacTokenSigner::new(current, previous))
 }
 
 /// Keys of a file with one or two lines: the current one, and the previous one.
-fn parse_keys(text: &str) -> Option<([u8; SIGNING_KEY_BYTES], Option<[u8; SIGNING_KEY_BYTES]>)> {
+fn parse_current_and_previous_key(text: &str) -> Option<([u8; SIGNING_KEY_BYTES], Option<[u8; SIGNING_KEY_BYTES]>)> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let current = parse_hex_key(lines.next()?)?;
     let previous = match lines.next() {
@@ -245,9 +249,9 @@ pub(crate) fn is_readable_by_others(file: &File) -> io::Result<bool> {
 
 #[cfg(unix)]
 fn mode_is_exposed(owner: u32, mode: u32) -> bool {
-    const ROOT: u32 = 0;
-    const GROUP_READS: u32 = 0o040;
-    let allowed = if owner == ROOT { GROUP_READS } else { 0 };
+    const ROOT_UID: u32 = 0;
+    const GROUP_READ_BIT: u32 = 0o040;
+    let allowed = if owner == ROOT_UID { GROUP_READ_BIT } else { 0 };
     mode & 0o077 & !allowed != 0
 }
 
@@ -263,12 +267,12 @@ mod tests {
     /// SEC-15: the group may read a file that root owns, as in a mounted secret. Any wider permission is rejected.
     #[test]
     fn key_file_is_readable_by_its_owner_or_by_the_group_of_root() {
-        const USER: u32 = 1_000;
+        const NON_ROOT_UID: u32 = 1_000;
         for (owner, mode, exposed) in [
-            (USER, 0o100_600, false),
-            (USER, 0o100_400, false),
-            (USER, 0o100_440, true),
-            (USER, 0o100_604, true),
+            (NON_ROOT_UID, 0o100_600, false),
+            (NON_ROOT_UID, 0o100_400, false),
+            (NON_ROOT_UID, 0o100_440, true),
+            (NON_ROOT_UID, 0o100_604, true),
             (0, 0o100_600, false),
             (0, 0o100_440, false),
             (0, 0o100_640, false),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::auth::jwt_signing_key::{InvalidIssuingKey, JwtSigningKey, encode_public_key_set};
+use crate::auth::jwt_signing_key::{InvalidJwtSigningKey, JwtSigningKey, encode_public_key_set};
 use crate::auth::key_file::{KeyFileError, read_or_create_private_file};
 use crate::domain::id::{AdvertisementId, MatchId, UserKey};
 use crate::domain::time::UnixMs;
@@ -100,7 +100,7 @@ impl MatchCredentialKeys {
         credential: &MatchCredentialContent,
         serial: [u8; 16],
         now: UnixMs,
-    ) -> Result<String, InvalidIssuingKey> {
+    ) -> Result<String, InvalidJwtSigningKey> {
         let (server, user, host) = match credential.host {
             CredentialHost::GameServer { advertisement, user_key } => {
                 (Some(advertisement.to_string()), Some(user_key.to_string()), None)
@@ -139,11 +139,11 @@ pub fn load_or_create_match_keys(path: &Path, seed: &[u8; 32]) -> Result<MatchCr
     };
     let mut keys = JwtSigningKey::all_from_pem(pem.as_bytes()).map_err(malformed)?;
     if keys.len() > MATCH_KEYS_PER_FILE_MAX {
-        return Err(malformed(InvalidIssuingKey));
+        return Err(malformed(InvalidJwtSigningKey));
     }
     let previous = keys.drain(1..).next();
     match keys.pop() {
         Some(current) => Ok(MatchCredentialKeys::new(current, previous.as_ref())),
-        None => Err(malformed(InvalidIssuingKey)),
+        None => Err(malformed(InvalidJwtSigningKey)),
     }
 }

@@ -1,6 +1,6 @@
 //! Access policy of calls, and the kinds of rate limits that calls count against.
 
-use crate::auth::identity::{CallerRoles, Role};
+use crate::auth::identity::{CallerRoleSet, Role};
 
 /// Callers that may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub enum AccessPolicy {
     /// All callers, also unauthenticated ones: health checks of load balancers.
     Public,
     /// Callers in one of these roles; all callers if the server has no authentication configured.
-    RolesOnly(CallerRoles),
+    RolesOnly(CallerRoleSet),
 }
 
 /// Kind of rate limit that a call counts against.
@@ -67,13 +67,13 @@ impl RateLimitKind {
 
 /// Players' clients and game servers.
 pub const CLIENTS_AND_GAME_SERVERS: AccessPolicy =
-    AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Client, Role::GameServer]));
+    AccessPolicy::RolesOnly(CallerRoleSet::from_roles(&[Role::Client, Role::GameServer]));
 /// Game servers, and programs that start them.
-pub const GAME_SERVERS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::GameServer]));
+pub const GAME_SERVERS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoleSet::from_roles(&[Role::GameServer]));
 /// Operators of this server.
-pub const OPERATORS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Operator]));
+pub const OPERATORS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoleSet::from_roles(&[Role::Operator]));
 /// Every authenticated caller: reads that depend on the caller's role.
-pub const ALL_AUTHENTICATED: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&Role::ALL));
+pub const ALL_AUTHENTICATED: AccessPolicy = AccessPolicy::RolesOnly(CallerRoleSet::from_roles(&Role::ALL));
 
 impl AccessPolicy {
     /// Whether a caller in `role` may make the call.

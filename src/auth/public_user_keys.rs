@@ -19,7 +19,7 @@ use crate::domain::id::{MatchId, SetId, SiloId, UserKey};
 /// First byte of the HMAC input for the key of a player in a match; no [`KeyPurpose`] has it.
 const MATCH_PLAYER_TAG: u8 = 0x80;
 /// First byte of the HMAC input for the id of the secret.
-const SECRET_ID_TAG: u8 = 0x81;
+const SECRET_FINGERPRINT_TAG: u8 = 0x81;
 /// First byte of the HMAC input for the key of a connected user.
 const CONNECTED_USER_TAG: u8 = 0x82;
 
@@ -36,21 +36,21 @@ pub enum KeyPurpose {
 
 /// Secret of the public keys. All servers of a deployment share it.
 #[derive(Clone)]
-pub struct PublicUserKeys {
+pub struct PublicUserKeySecret {
     /// HMAC state after absorbing the secret.
     hmac: Hmac<Sha256>,
     /// Cipher of each purpose, in the order of [`KeyPurpose`].
     ciphers: [BlockCipher; 3],
 }
 
-impl fmt::Debug for PublicUserKeys {
+impl fmt::Debug for PublicUserKeySecret {
     /// Prints no secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PublicUserKeys").finish_non_exhaustive()
+        f.debug_struct("PublicUserKeySecret").finish_non_exhaustive()
     }
 }
 
-impl PublicUserKeys {
+impl PublicUserKeySecret {
     /// Keys under `secret`.
     #[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
     pub fn new(secret: [u8; SIGNING_KEY_BYTES]) -> Self {
@@ -86,7 +86,7 @@ impl PublicUserKeys {
 
     /// Number that is the same for the same secret, and does not reveal it.
     pub fn secret_fingerprint(&self) -> i64 {
-        let digest = digest(&self.hmac, &[&[SECRET_ID_TAG]]);
+        let digest = digest(&self.hmac, &[&[SECRET_FINGERPRINT_TAG]]);
         i64::from_be_bytes(std::array::from_fn(|at| digest[at]))
     }
 
@@ -120,7 +120,8 @@ mod tests {
     /// SEC-9: a public key depends on the secret and on the purpose, and only the secret leads back.
     #[test]
     fn public_user_keys_differ_by_secret_and_purpose_and_can_be_read_back() {
-        let (keys, others) = (PublicUserKeys::new([1; SIGNING_KEY_BYTES]), PublicUserKeys::new([2; SIGNING_KEY_BYTES]));
+        let (keys, others) =
+            (PublicUserKeySecret::new([1; SIGNING_KEY_BYTES]), PublicUserKeySecret::new([2; SIGNING_KEY_BYTES]));
         let purposes = [KeyPurpose::Leaderboard, KeyPurpose::Credential, KeyPurpose::Operator];
         let mut seen = BTreeSet::new();
         for number in 0..100 {
@@ -136,7 +137,7 @@ mod tests {
             assert_eq!(of_match(1), of_match(1));
             seen.extend([of_match(1), of_match(2)]);
         }
-        let connected = |keys: &PublicUserKeys, set, silo, name| {
+        let connected = |keys: &PublicUserKeySecret, set, silo, name| {
             keys.connected_user_digest_in_queue(SetId(set), SiloId(silo), UserKey::from_name(name))
         };
         let distinct: BTreeSet<i64> =
@@ -146,7 +147,10 @@ mod tests {
                 .map(|(keys, set, silo, name)| connected(keys, set, silo, name))
                 .collect();
         assert_eq!(distinct.len(), 5);
-        assert_eq!(connected(&keys, 1, 1, "ann"), connected(&PublicUserKeys::new([1; SIGNING_KEY_BYTES]), 1, 1, "ann"));
+        assert_eq!(
+            connected(&keys, 1, 1, "ann"),
+            connected(&PublicUserKeySecret::new([1; SIGNING_KEY_BYTES]), 1, 1, "ann")
+        );
         assert_eq!(seen.len(), 100 * (1 + 2 * purposes.len() + 2), "no two keys are equal");
         assert_ne!(keys.secret_fingerprint(), others.secret_fingerprint());
         assert!(!format!("{keys:?}").contains("01"), "{keys:?}");

@@ -25,7 +25,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{CallRateOrOpenStreamsMax, RateLimitRule};
 use crate::domain::time::UnixMs;
 
-pub use caller::{CallerClass, RateLimitKey, address_prefix};
+pub use caller::{CallerClass, RateLimitKey, client_prefix_of};
 
 use token_buckets::{BucketCountLimit, GovernorClock, TokenBuckets};
 
@@ -76,12 +76,12 @@ type KeyedRateLimiter = RateLimiter<RateLimitKey, TokenBuckets, GovernorClock, N
 
 /// One limit: the burst and sustained buckets of all callers of a class.
 struct RateLimit {
-    burst: Limiter,
-    sustained: Limiter,
+    burst: RefundableLimiter,
+    sustained: RefundableLimiter,
 }
 
 /// Buckets of one size.
-struct Limiter {
+struct RefundableLimiter {
     limiter: KeyedRateLimiter,
     /// The same buckets as those of `limiter`, which does not give them out.
     buckets: TokenBuckets,
@@ -172,7 +172,7 @@ impl RateLimits {
         self.consume(key, kind, cost)?;
         let is_limited = self.limit(CallerClass::ClientNetwork, kind).is_some();
         match network.filter(|_| is_limited) {
-            Some(network) => self.consume(RateLimitKey::all_clients_of_network(network), kind, cost),
+            Some(network) => self.consume(RateLimitKey::for_client_network(network), kind, cost),
             None => Ok(()),
         }
     }
@@ -187,7 +187,7 @@ impl RateLimits {
     ) {
         self.refund(key, kind, cost);
         if let Some(network) = network {
-            self.refund(RateLimitKey::all_clients_of_network(network), kind, cost);
+            self.refund(RateLimitKey::for_client_network(network), kind, cost);
         }
     }
 
@@ -199,7 +199,7 @@ impl RateLimits {
     }
 
     /// Whether any class has a limit of this kind.
-    pub fn has_limit(&self, kind: RateLimitKind) -> bool {
+    pub fn has_limit_for_any_class(&self, kind: RateLimitKind) -> bool {
         CallerClass::ALL.into_iter().any(|class| self.limit(class, kind).is_some())
     }
 
@@ -275,7 +275,7 @@ impl RateLimit {
             let quota = quota.unwrap_or(Quota::per_second(max));
             let buckets = TokenBuckets::new(Arc::clone(budget));
             let limiter = KeyedRateLimiter::new(quota, buckets.clone(), GovernorClock(Arc::clone(clock)));
-            Limiter { limiter, buckets, interval, max }
+            RefundableLimiter { limiter, buckets, interval, max }
         };
         let sustained_burst = burst.max(per_5_min / SUSTAINED_BURST_DIVISOR);
         Self {
@@ -287,7 +287,7 @@ impl RateLimit {
     /// Consumes `cost` from both buckets, or returns the time to wait.
     fn consume(&self, key: RateLimitKey, cost: u32, now: UnixMs) -> Result<(), Duration> {
         let now = Duration::from_millis(now.0);
-        for Limiter { limiter, max, .. } in [&self.burst, &self.sustained] {
+        for RefundableLimiter { limiter, max, .. } in [&self.burst, &self.sustained] {
             match limiter.check_key_n(&key, at_least_one(cost).min(*max)) {
                 Ok(Ok(())) => {}
                 Ok(Err(not_until)) => return Err(not_until.wait_time_from(now)),
@@ -299,7 +299,7 @@ impl RateLimit {
     }
 
     fn refund(&self, key: RateLimitKey, cost: u32) {
-        for Limiter { buckets, interval, max, .. } in [&self.burst, &self.sustained] {
+        for RefundableLimiter { buckets, interval, max, .. } in [&self.burst, &self.sustained] {
             buckets.refund(&key, *interval * at_least_one(cost).min(*max).get());
         }
     }

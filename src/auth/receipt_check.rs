@@ -7,7 +7,7 @@ use std::fmt;
 
 use fireteam_probe::{AddressPrefix, BeaconKey, FIXED_PACKET_BYTES, FleetKey, RECEIPT_ROUND_TRIP_US_MAX, Receipt};
 
-use crate::auth::fail_points::leaves_out;
+use crate::auth::fail_points::skips_check;
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 
@@ -15,25 +15,25 @@ use crate::domain::time::UnixMs;
 pub const RECEIPT_LIFETIME_MS: u64 = 600_000;
 
 /// Time by which a receipt may be ahead of the server's clock, milliseconds.
-const CLOCK_TOLERANCE_MS: u64 = 5_000;
+const RECEIPT_AHEAD_MS_MAX: u64 = 5_000;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Keys of the fleet: the current one, and the one before a rotation.
 #[derive(Clone)]
-pub struct FleetKeys {
+pub struct BeaconFleetKeys {
     current: FleetKey,
     previous: Option<FleetKey>,
 }
 
-impl fmt::Debug for FleetKeys {
+impl fmt::Debug for BeaconFleetKeys {
     /// Prints the number of keys, never a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FleetKeys").field("keys", &self.all().count()).finish_non_exhaustive()
+        f.debug_struct("BeaconFleetKeys").field("keys", &self.all().count()).finish_non_exhaustive()
     }
 }
 
-impl FleetKeys {
+impl BeaconFleetKeys {
     /// Keys from their bytes.
     pub fn new(current: [u8; 32], previous: Option<[u8; 32]>) -> Self {
         Self { current: FleetKey(current), previous: previous.map(FleetKey) }
@@ -108,7 +108,7 @@ pub struct MeasuredBeacon {
 /// Circumstances of a receipt: the user who presents it, the time, and the live beacons.
 pub struct ReceiptContext<'a> {
     /// Keys of the fleet.
-    pub keys: &'a FleetKeys,
+    pub keys: &'a BeaconFleetKeys,
     /// User who presents it; `None` for a caller without identity.
     pub subject: Option<UserKey>,
     /// Time of the server.
@@ -127,30 +127,30 @@ pub fn check_receipt(packet: &[u8], context: &ReceiptContext<'_>) -> (ReceiptVer
         return (Verdict::Malformed, None);
     };
     let claims = receipt.claims;
-    if !is_live(claims.beacon_id) && !leaves_out("skip_receipt_liveness") {
+    if !is_live(claims.beacon_id) && !skips_check("skip_receipt_liveness") {
         return (Verdict::UnknownBeacon, None);
     }
     let key = keys.beacon_key(claims.beacon_id, claims.key_id);
-    let key = key.or_else(|| leaves_out("skip_receipt_key_id").then(|| keys.current_beacon_key(claims.beacon_id)));
+    let key = key.or_else(|| skips_check("skip_receipt_key_id").then(|| keys.current_beacon_key(claims.beacon_id)));
     let Some(key) = key else { return (Verdict::UnknownKey, None) };
-    if !receipt.is_signed_by(&key) && !leaves_out("skip_receipt_mac") {
+    if !receipt.is_signed_by(&key) && !skips_check("skip_receipt_mac") {
         return (Verdict::BadMac, None);
     }
-    if !keys.is_binding_of(claims.binding, subject, now) && !leaves_out("skip_receipt_binding") {
+    if !keys.is_binding_of(claims.binding, subject, now) && !skips_check("skip_receipt_binding") {
         return (Verdict::ForeignBinding, None);
     }
     let issued_at = UnixMs(u64::from(claims.issued_unix_s) * 1_000);
-    if RECEIPT_LIFETIME_MS < now.ms_since(issued_at) && !leaves_out("skip_receipt_age") {
+    if RECEIPT_LIFETIME_MS < now.ms_since(issued_at) && !skips_check("skip_receipt_age") {
         return (Verdict::Stale, None);
     }
-    if now.plus_ms(CLOCK_TOLERANCE_MS) < issued_at && !leaves_out("skip_receipt_future") {
+    if now.plus_ms(RECEIPT_AHEAD_MS_MAX) < issued_at && !skips_check("skip_receipt_future") {
         return (Verdict::Future, None);
     }
-    if !(1..=RECEIPT_ROUND_TRIP_US_MAX).contains(&claims.round_trip_us) && !leaves_out("skip_receipt_range") {
+    if !(1..=RECEIPT_ROUND_TRIP_US_MAX).contains(&claims.round_trip_us) && !skips_check("skip_receipt_range") {
         return (Verdict::OutOfRange, None);
     }
     let measured = Some(MeasuredBeacon { beacon_id: claims.beacon_id, round_trip_us: claims.round_trip_us });
-    let is_callers = is_callers_prefix(claims.prefix) || leaves_out("skip_receipt_prefix");
+    let is_callers = is_callers_prefix(claims.prefix) || skips_check("skip_receipt_prefix");
     if is_callers { (Verdict::Proven, measured) } else { (Verdict::ForeignPrefix, measured) }
 }
 

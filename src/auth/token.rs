@@ -31,10 +31,10 @@ pub use claim::{
     AdvertisementClaim, AllocationOfferClaim, Claim, ConsentClaim, ConsentPurpose, MeasuredSearchClaim,
     ReservationClaim, SearchClaim, SearchMeasurements, TicketClaim, TicketSeatClaim, WatchResumeClaim,
 };
-pub use latency_claim::{BeaconRoundTrip, FloorSource, LATENCY_ENTRIES_MAX, LatencyClaim};
+pub use latency_claim::{BeaconRoundTrip, BeaconRoundTripSource, LATENCY_ENTRIES_MAX, LatencyClaim};
 pub use probe_record::{PacketCounts, ProbeRecord, RecordedFinding};
 
-pub use handle::{ADVERTISEMENT_HANDLE_WINDOW_MS, HandleCipher};
+pub use handle::{ADVERTISEMENT_HANDLE_WINDOW_MS, AdvertisementHandleCipher};
 
 /// Length of a signing key, bytes.
 pub const SIGNING_KEY_BYTES: usize = 32;
@@ -45,16 +45,16 @@ const LAYOUT_VERSION: u8 = 1;
 const HEADER_BYTES: usize = 1 + 1 + 4;
 const TRUNCATED_MAC_BYTES: usize = 16;
 
-const _: () = assert!(HEADER_BYTES + AdvertisementClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + MeasuredSearchClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + LatencyClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + TicketSeatClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + AllocationOfferClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + WatchResumeClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + AdvertisementClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + MeasuredSearchClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + LatencyClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + TicketSeatClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + AllocationOfferClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + WatchResumeClaim::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 
 /// Purpose of a digest. It is part of the signed bytes, so a digest for one purpose is invalid for another.
 #[derive(Clone, Copy)]
@@ -88,7 +88,7 @@ struct HmacKey {
 }
 
 /// Constant key of zeros, for digests that depend on no secret.
-static KEYLESS_DIGEST: LazyLock<HmacKey> = LazyLock::new(|| HmacKey::new([0; SIGNING_KEY_BYTES]));
+static ZERO_HMAC_KEY: LazyLock<HmacKey> = LazyLock::new(|| HmacKey::new([0; SIGNING_KEY_BYTES]));
 
 impl fmt::Debug for HmacTokenSigner {
     /// Prints the number of keys, never a key.
@@ -107,11 +107,11 @@ impl HmacTokenSigner {
 
     /// Encodes and signs `claim` as a token.
     pub fn sign<C: Claim>(&self, claim: &C) -> Vec<u8> {
-        let mut token = Vec::with_capacity(HEADER_BYTES + C::ENCODED_BYTES + TRUNCATED_MAC_BYTES);
+        let mut token = Vec::with_capacity(HEADER_BYTES + C::ENCODED_BYTES_MAX + TRUNCATED_MAC_BYTES);
         token.extend([LAYOUT_VERSION, C::KIND_BYTE]);
         token.extend(self.current.key_id);
         claim.encode(&mut token);
-        debug_assert!(token.len() <= HEADER_BYTES + C::ENCODED_BYTES);
+        debug_assert!(token.len() <= HEADER_BYTES + C::ENCODED_BYTES_MAX);
         let mac = self.current.digest(DigestPurpose::Token, &[&token]);
         token.extend(mac);
         token
@@ -126,7 +126,7 @@ impl HmacTokenSigner {
     /// Verifies `token` and decodes its claim; `None`, without a reason, unless one of the keys signed this kind of claim.
     pub fn verify<C: Claim>(&self, token: &[u8]) -> Option<C> {
         let around = HEADER_BYTES + TRUNCATED_MAC_BYTES;
-        if !(around + C::ENCODED_BYTES_MIN..=around + C::ENCODED_BYTES).contains(&token.len())
+        if !(around + C::ENCODED_BYTES_MIN..=around + C::ENCODED_BYTES_MAX).contains(&token.len())
             || token[..2] != [LAYOUT_VERSION, C::KIND_BYTE]
         {
             return None;
@@ -207,11 +207,11 @@ impl HmacTokenSigner {
         let host_party: Vec<u8> = host_party.iter().flat_map(|user| *user.as_bytes()).collect();
         let teams: Vec<Vec<u8>> = teams.into_iter().map(encode).collect();
         let parts: Vec<&[u8]> = [&host_party[..]].into_iter().chain(teams.iter().map(Vec::as_slice)).collect();
-        KEYLESS_DIGEST.digest(DigestPurpose::StartMatch, &parts)
+        ZERO_HMAC_KEY.digest(DigestPurpose::StartMatch, &parts)
     }
 
     /// Key by which servers of version 0.2.0 name a player of a match. It changes when the signing key rotates, so
-    /// [`PublicUserKeys`](crate::auth::public_user_keys::PublicUserKeys) names players now; this key is still accepted.
+    /// [`PublicUserKeySecret`](crate::auth::public_user_keys::PublicUserKeySecret) names players now; this key is still accepted.
     pub fn legacy_match_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
         UserKey::from_bytes(self.current.digest(DigestPurpose::MatchPlayer, &[match_id.as_bytes(), user.as_bytes()]))
     }
@@ -221,12 +221,12 @@ impl HmacTokenSigner {
     pub fn search_id(search: &SearchClaim) -> [u8; 16] {
         let SearchClaim { set_id, ruleset_hash: _, silo, party_digest, started_at, last_issued_at: _ } = search;
         let numbers = (set_id.0.to_be_bytes(), silo.0.to_be_bytes(), started_at.0.to_be_bytes());
-        KEYLESS_DIGEST.digest(DigestPurpose::Search, &[&numbers.0, &numbers.1, &numbers.2, party_digest])
+        ZERO_HMAC_KEY.digest(DigestPurpose::Search, &[&numbers.0, &numbers.1, &numbers.2, party_digest])
     }
 
     /// Cipher that seals the ids for a party at `now`.
-    pub fn handle_cipher(&self, party_digest: [u8; 16], now: UnixMs) -> HandleCipher {
-        self.current.handle_cipher(party_digest, handle::window_at(now))
+    pub fn advertisement_handle_cipher(&self, party_digest: [u8; 16], now: UnixMs) -> AdvertisementHandleCipher {
+        self.current.advertisement_handle_cipher(party_digest, handle::window_at(now))
     }
 
     /// Ids that a handle for a party may stand for at `now`: one for each key and window. At most one of them exists.
@@ -239,19 +239,21 @@ impl HmacTokenSigner {
         let window = handle::window_at(now);
         let windows = [window, window.saturating_sub(1)];
         let keys = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
-        keys.flat_map(move |key| windows.map(|window| key.handle_cipher(party_digest, window).decipher(handle)))
+        keys.flat_map(move |key| {
+            windows.map(|window| key.advertisement_handle_cipher(party_digest, window).decipher(handle))
+        })
     }
 
     /// Digest of a searching party: the caller, the users in order and the size of each party. A search token is valid for
     /// this party only. The digest depends on no key, so it survives a key rotation.
     pub fn searching_party_digest(caller: Option<UserKey>, users: &[UserKey], party_sizes: &[u8]) -> [u8; 16] {
         let users: Vec<u8> = users.iter().flat_map(|user| *user.as_bytes()).collect();
-        KEYLESS_DIGEST.digest(DigestPurpose::Party, &[&encode_optional_caller(caller), &users, party_sizes])
+        ZERO_HMAC_KEY.digest(DigestPurpose::Party, &[&encode_optional_caller(caller), &users, party_sizes])
     }
 
     /// Digest of the caller and of what a request asks for. It depends on no key, so it survives a key rotation.
     pub fn request_digest(caller: Option<UserKey>, asked_values: &[u8]) -> [u8; 16] {
-        KEYLESS_DIGEST.digest(DigestPurpose::Request, &[&encode_optional_caller(caller), asked_values])
+        ZERO_HMAC_KEY.digest(DigestPurpose::Request, &[&encode_optional_caller(caller), asked_values])
     }
 }
 
@@ -264,9 +266,9 @@ impl HmacKey {
     }
 
     /// Cipher of the handles of a party in a window, with a key that follows from this one.
-    fn handle_cipher(&self, party_digest: [u8; 16], window: u64) -> HandleCipher {
+    fn advertisement_handle_cipher(&self, party_digest: [u8; 16], window: u64) -> AdvertisementHandleCipher {
         let key = self.digest(DigestPurpose::HandleKey, &[&party_digest, &window.to_be_bytes()]);
-        HandleCipher(BlockCipher::new(key))
+        AdvertisementHandleCipher(BlockCipher::new(key))
     }
 
     /// The first 16 bytes of HMAC-SHA256 over purpose and parts. Each part is preceded by its length, so that different

@@ -16,15 +16,15 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use crate::auth::identity::{CallerRoles, Role};
-use crate::config::{KeyFile, TokenIssuer};
+use crate::auth::identity::{CallerRoleSet, Role};
+use crate::config::{TokenIssuer, VerifyingKeyFile};
 use crate::files::read_file_start;
 
 /// Maximum size of a key file, bytes.
 pub const PUBLIC_KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Maximum number of keys in all files together. A token without `kid` is tried against each key of its algorithm, and
 /// anonymous callers can send any number of tokens.
-pub const VERIFYING_KEYS_MAX: usize = 16;
+pub const VERIFYING_KEYS_TOTAL_MAX: usize = 16;
 /// Maximum length of a `kid`, bytes.
 const KEY_ID_BYTES_MAX: usize = 256;
 /// Accepted sizes of an RSA key, bits: a smaller key is too weak, a larger one too slow.
@@ -53,8 +53,8 @@ pub enum VerifyingKeysError {
         /// The problem and its remedy.
         problem: String,
     },
-    /// The files contain more than `VERIFYING_KEYS_MAX` keys.
-    #[error("auth key files contain {0} keys; give at most {VERIFYING_KEYS_MAX}")]
+    /// The files contain more than `VERIFYING_KEYS_TOTAL_MAX` keys.
+    #[error("auth key files contain {0} keys; give at most {VERIFYING_KEYS_TOTAL_MAX}")]
     TooManyKeys(usize),
     /// Two keys of an issuer have the same `kid`, so a token with that `kid` would be ambiguous.
     #[error(
@@ -69,7 +69,7 @@ pub(super) struct TokenPublicKey {
     /// Index of the issuer whose tokens the key signs.
     pub(super) issuer_index: usize,
     /// Roles of the tokens that the key signs.
-    pub(super) roles: CallerRoles,
+    pub(super) roles: CallerRoleSet,
     /// The `kid`; `None` for keys from PEM files, which match any `kid`.
     pub(super) key_id: Option<Box<str>>,
     /// The only algorithm that the key verifies.
@@ -79,16 +79,16 @@ pub(super) struct TokenPublicKey {
 }
 
 /// Loads the keys of all files of all issuers. Blocks.
-pub(super) fn read_issuer_keys(issuers: &[TokenIssuer]) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
+pub(super) fn read_keys_of_all_issuers(issuers: &[TokenIssuer]) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
     let mut keys: Vec<TokenPublicKey> = Vec::new();
     for (issuer_index, issuer) in issuers.iter().enumerate() {
-        for KeyFile { file, roles } in &issuer.keys {
+        for VerifyingKeyFile { file, roles } in &issuer.keys {
             let roles = roles.iter().filter_map(|name| Role::from_name(name)).collect::<Vec<_>>();
-            let roles = CallerRoles::from_roles(if roles.is_empty() { &Role::ALL } else { &roles });
+            let roles = CallerRoleSet::from_roles(if roles.is_empty() { &Role::ALL } else { &roles });
             keys.extend(read_key_file(file)?.into_iter().map(|key| TokenPublicKey { issuer_index, roles, ..key }));
         }
     }
-    if keys.len() > VERIFYING_KEYS_MAX {
+    if keys.len() > VERIFYING_KEYS_TOTAL_MAX {
         return Err(VerifyingKeysError::TooManyKeys(keys.len()));
     }
     for (index, key) in keys.iter().enumerate() {
@@ -125,7 +125,7 @@ pub(super) fn parse_key_file(bytes: &[u8]) -> Result<Vec<TokenPublicKey>, String
 
 fn keys_from_pem(bytes: &[u8]) -> Result<Vec<TokenPublicKey>, String> {
     let mut keys = Vec::new();
-    for block in Pem::iter_from_buffer(bytes).take(VERIFYING_KEYS_MAX + 1) {
+    for block in Pem::iter_from_buffer(bytes).take(VERIFYING_KEYS_TOTAL_MAX + 1) {
         let block = block.map_err(|_| "is neither PEM nor a JWKS; give public keys in one of these formats")?;
         if block.label.contains("PRIVATE KEY") {
             return Err(
@@ -264,7 +264,7 @@ fn verifying_key_of_valid_size(
         }
     };
     if has_valid_size {
-        let roles = CallerRoles::from_roles(&Role::ALL);
+        let roles = CallerRoleSet::from_roles(&Role::ALL);
         Ok(TokenPublicKey { issuer_index: 0, roles, key_id, algorithm, decoding_key })
     } else {
         Err("contains a key of the wrong length; export the key again".into())

@@ -17,7 +17,7 @@ use crate::beacon::{BeaconSite, BeaconUdp, run_announcer};
 use crate::cli::beacon::grpc_registry::GrpcRegistry;
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{
-    BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, ListenAddress, check_announced_address, check_beacon_region,
+    BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, ListenAddress, check_beacon_region, parse_announce_address,
 };
 use crate::server::signal::shutdown_signal;
 use crate::supervisor::TaskSupervisor;
@@ -52,7 +52,7 @@ pub struct BeaconFlags {
     #[arg(long, value_name = "URL")]
     pub server: String,
     /// IP address at which clients reach the beacon.
-    #[arg(long, value_name = "IP", value_parser = check_announced_address)]
+    #[arg(long, value_name = "IP", value_parser = parse_announce_address)]
     pub announce_address: IpAddr,
     /// UDP port at which clients reach the beacon, 1 to 65535 [default: the port of --listen].
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -84,7 +84,7 @@ pub struct BeaconKeyFlags {
 
 /// Writes the key of one beacon to a new file, and prints its id. Fails if the file exists.
 pub(super) fn write_beacon_key(flags: &BeaconKeyFlags, printed: &mut dyn Write) -> anyhow::Result<()> {
-    let keys = key_file::load_fleet_keys(&flags.fleet_key_file).context("load fleet keys")?;
+    let keys = key_file::load_beacon_fleet_keys(&flags.fleet_key_file).context("load fleet keys")?;
     let key = keys.current_beacon_key(flags.id);
     let out = &flags.out;
     if out.exists() {
@@ -114,7 +114,7 @@ async fn run_until_signal(flags: &BeaconFlags) -> anyhow::Result<()> {
     let key = key_file::load_single_beacon_key(&flags.key_file).context("load the beacon's key")?;
     let key_id = key.key_id();
     let (clock, counters) = (Arc::new(SystemClock::start()), BeaconPacketCounters::default());
-    let addresses = flags.listen.addresses();
+    let addresses = flags.listen.resolved_addresses();
     let udp = BeaconUdp::bind(addresses, flags.id, key, flags.packets_per_second, clock.clone(), counters.clone())
         .with_context(|| format!("listen at {} of --listen", flags.listen))?;
     let bound = udp.local_address().context("read the address of the socket")?;
@@ -175,7 +175,7 @@ mod tests {
         let error = format!("{:#}", write_beacon_key(&flags, &mut Vec::new()).unwrap_err());
         assert!(error.contains("fleet-key") && !flags.fleet_key_file.exists(), "{error}");
 
-        let keys = key_file::load_or_create_fleet_keys(&flags.fleet_key_file, [9; 32]).unwrap();
+        let keys = key_file::load_or_create_beacon_fleet_keys(&flags.fleet_key_file, [9; 32]).unwrap();
         let mut printed = Vec::new();
         write_beacon_key(&flags, &mut printed).unwrap();
         let key = key_file::load_single_beacon_key(&flags.out).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     fn beacon_key_file_with_other_text_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let flags = flags(folder.path());
-        key_file::load_or_create_fleet_keys(&flags.fleet_key_file, [9; 32]).unwrap();
+        key_file::load_or_create_beacon_fleet_keys(&flags.fleet_key_file, [9; 32]).unwrap();
         write_beacon_key(&flags, &mut Vec::new()).unwrap();
         let two_lines = std::fs::read_to_string(&flags.out).unwrap().repeat(2);
         std::fs::write(&flags.out, two_lines).unwrap();

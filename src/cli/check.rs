@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::domain::id::SetId;
 use crate::domain::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::probing::{LatencySource, ProbedPlayers};
+use crate::domain::ruleset::probing::{LatencyEstimatePolicy, ProbedPlayers};
 use crate::domain::ruleset::queue::{FrustratedPlayerSpec, QualitySpec, QueueSpec};
-use crate::domain::ruleset::rating::defaults::ChangedConstant;
+use crate::domain::ruleset::rating::defaults::ConstantWithChangedDefault;
 use crate::domain::ruleset::teams::{HOST_CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
 use crate::domain::ruleset::tradeoff::tradeoffs_with_latency_or_first_filter;
 use crate::domain::ruleset::wait_outlook::{AnyMatchSufficesAfter, FinalLimit, WaitOutlook, wait_outlook};
@@ -114,14 +114,14 @@ fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
         ));
     }
     let probing = &ruleset.probing;
-    if probing.source == LatencySource::PredictedV1 {
+    if probing.source == LatencyEstimatePolicy::PredictedV1 {
         let PredictorConstants { beacons_min, floors_min, .. } = PREDICTOR_V1;
         warnings.push(format!(
             "it predicts round trips only with at least {beacons_min} live beacons, between parties with round trips to at \
              least {floors_min} of them; otherwise it uses regions or distance"
         ));
     }
-    if probing.source == LatencySource::Measured && probing.players == ProbedPlayers::Never {
+    if probing.source == LatencyEstimatePolicy::Measured && probing.players == ProbedPlayers::Never {
         warnings.push(
             "Source is measured, and players' machines are never probed; sessions without a probe endpoint of a game server \
              have no round trip in hard filters"
@@ -142,8 +142,10 @@ fn describe_rating_scale(ruleset: &Ruleset) -> Option<String> {
 
 /// `it leaves out Beta, 6.25 by default; a set with ratings from version 0.2 uses 10 …`: what differs on servers with such sets.
 fn describe_changed_defaults(ruleset: &Ruleset) -> Option<String> {
-    let changed = ruleset.changed_rating_constants();
-    let join = |text_of: &dyn Fn(&ChangedConstant) -> String| changed.iter().map(text_of).collect::<Vec<_>>().join(" ");
+    let changed = ruleset.rating_constants_with_changed_default();
+    let join = |text_of: &dyn Fn(&ConstantWithChangedDefault) -> String| {
+        changed.iter().map(text_of).collect::<Vec<_>>().join(" ")
+    };
     let current = join(&|constant| format!("{}=\"{}\"", constant.name, constant.current));
     let former = join(&|constant| format!("{}=\"{}\"", constant.name, constant.former));
     let effect = if changed.iter().any(|constant| constant.is_of_scale) {

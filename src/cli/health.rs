@@ -15,7 +15,7 @@ pub(super) fn check_health(address: &ListenAddress, ca: Option<PathBuf>, server_
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(is_serving_at_any(address.addresses(), tls.as_ref())));
+        .and_then(|runtime| runtime.block_on(is_serving_at_any(address.resolved_addresses(), tls.as_ref())));
     match serving {
         Ok(true) => ExitStatus::Success,
         Ok(false) => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use crate::auth::jwt_signing_key::JwtSigningKey;
-use crate::auth::key_file::secret_file_content;
+use crate::auth::key_file::encode_secret_file;
 use crate::clock::Clock;
 
 /// Writes four files: the private key (mode 0600), the public key, the public key as JWKS, and the secret of public user keys
@@ -25,7 +25,7 @@ pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, printed: &mut dyn Wri
         (key_file_path(out, "key.pem"), key.private_key_pem(), 0o600),
         (key_file_path(out, "pub.pem"), key.public_key_pem(), 0o644),
         (key_file_path(out, "jwks.json"), key.public_key_set(), 0o644),
-        (key_file_path(out, "user-key"), secret_file_content(user_key_secret), 0o600),
+        (key_file_path(out, "user-key"), encode_secret_file(user_key_secret), 0o600),
     ];
     if let Some((existing, ..)) = files.iter().find(|(file, ..)| file.exists()) {
         bail!("{} already exists; use another --out", existing.display());
@@ -64,7 +64,7 @@ fn create_file(file: &Path, text: &str, mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::key_file::load_or_create_user_keys;
+    use crate::auth::key_file::load_or_create_public_user_key_secret;
     use crate::clock::SystemClock;
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
             }
         }
         let secret = std::fs::read_to_string(folder.path().join("issuer.user-key")).unwrap();
-        assert!(load_or_create_user_keys(&folder.path().join("issuer.user-key"), [0; 32]).is_ok());
+        assert!(load_or_create_public_user_key_secret(&folder.path().join("issuer.user-key"), [0; 32]).is_ok());
         let printed = String::from_utf8(printed).unwrap();
         assert!(!printed.contains("PRIVATE") && !printed.contains(secret.trim()), "{printed}");
 

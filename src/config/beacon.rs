@@ -43,7 +43,7 @@ pub struct BeaconPlace {
 impl BeaconPlace {
     /// Parses `LATITUDE/LONGITUDE`. The error says how to write it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let place = parse_degrees(text).map(|(latitude, longitude)| Self { latitude, longitude });
+        let place = parse_latitude_longitude(text).map(|(latitude, longitude)| Self { latitude, longitude });
         place.ok_or_else(|| {
             format!(
                 "`{text}` is not a place; write LATITUDE/LONGITUDE in degrees, -90 to 90 and -180 to 180, such as 50.1/8.7"
@@ -59,7 +59,7 @@ impl fmt::Display for BeaconPlace {
 }
 
 /// Latitude and longitude of a text with `/` between them; `None` if they are no place.
-pub(super) fn parse_degrees(text: &str) -> Option<(f64, f64)> {
+pub(super) fn parse_latitude_longitude(text: &str) -> Option<(f64, f64)> {
     let (latitude, longitude) = text.split_once('/')?;
     let (latitude, longitude) = (latitude.trim().parse().ok()?, longitude.trim().parse().ok()?);
     Locality::from_degrees(latitude, longitude).map(|_| (latitude, longitude))
@@ -74,7 +74,7 @@ pub fn check_beacon_region(name: &str) -> Result<String, String> {
 }
 
 /// Parses the address at which clients reach a beacon. The error says what is allowed.
-pub fn check_announced_address(text: &str) -> Result<IpAddr, String> {
+pub fn parse_announce_address(text: &str) -> Result<IpAddr, String> {
     let address: IpAddr =
         text.parse().map_err(|_| format!("`{text}` is not an IP address; use one such as 192.0.2.7 or 2001:db8::7"))?;
     let address = address.to_canonical();

@@ -15,7 +15,7 @@ pub struct ListenAddress {
 
 impl ListenAddress {
     /// Addresses of the host, IPv4 first. The server listens at the first one that it can bind.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn resolved_addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
@@ -30,7 +30,7 @@ impl ListenAddress {
     }
 
     /// Whether both have an address and port in common. Port 0 means any free port, so it is never in common.
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
+    pub(super) fn shares_address_with(&self, other: &Self) -> bool {
         self.addresses.iter().any(|address| address.port() != 0 && other.addresses.contains(address))
     }
 }
@@ -95,13 +95,13 @@ mod tests {
     #[test]
     fn listen_address_is_an_ip_address_or_a_resolved_name() {
         let one: ListenAddress = "[::1]:7".parse().unwrap();
-        assert_eq!((one.to_string(), one.addresses()), ("[::1]:7".into(), &["[::1]:7".parse().unwrap()][..]));
+        assert_eq!((one.to_string(), one.resolved_addresses()), ("[::1]:7".into(), &["[::1]:7".parse().unwrap()][..]));
         let name: ListenAddress = "localhost:7".parse().unwrap();
         assert_eq!(name.to_string(), "localhost:7");
-        assert!(name.is_loopback() && name.overlaps(&"localhost:7".parse().unwrap()));
-        assert!(!name.overlaps(&"localhost:8".parse().unwrap()));
+        assert!(name.is_loopback() && name.shares_address_with(&"localhost:7".parse().unwrap()));
+        assert!(!name.shares_address_with(&"localhost:8".parse().unwrap()));
         let any_port: ListenAddress = "localhost:0".parse().unwrap();
-        assert!(!any_port.overlaps(&any_port));
+        assert!(!any_port.shares_address_with(&any_port));
         for (text, expected) in [("localhost", "no port"), (":1", "no port"), ("localhost:x", "port `x`")] {
             let error = text.parse::<ListenAddress>().unwrap_err();
             assert!(error.contains(expected), "{error}");

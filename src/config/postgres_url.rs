@@ -40,7 +40,7 @@ pub struct StoreSetting(String);
 
 impl StoreSetting {
     /// The text with the password, if it has one.
-    pub fn expose_password(&self) -> &str {
+    pub fn text_with_password(&self) -> &str {
         &self.0
     }
 }
@@ -78,7 +78,7 @@ impl PostgresUrl {
 
     /// URL with the password, for the database driver only. Parameters that the driver does not know are left out, because it
     /// logs them, and a mistyped one may be the password.
-    pub fn expose_password(&self) -> String {
+    pub fn driver_url_with_password(&self) -> String {
         let Some((address, query)) = self.0.split_once('?') else { return self.0.clone() };
         let known: Vec<&str> = query.split('&').filter(|pair| is_known_parameter(pair)).collect();
         let separator = if known.is_empty() { "" } else { "?" };
@@ -166,10 +166,10 @@ mod tests {
         assert_eq!(PostgresUrl::parse("mysql://db/a"), None);
         let url =
             PostgresUrl::parse("postgres://me:pw@db/a?sslmode=require&pasword=x&options[a]=b&password=y").unwrap();
-        assert_eq!(url.expose_password(), "postgres://me:pw@db/a?sslmode=require&options[a]=b&password=y");
+        assert_eq!(url.driver_url_with_password(), "postgres://me:pw@db/a?sslmode=require&options[a]=b&password=y");
         assert_eq!(url.unknown_parameter_count(), 1);
         let url = PostgresUrl::parse("postgres://me:pw@db/a?x=y").unwrap();
-        assert_eq!(url.expose_password(), "postgres://me:pw@db/a");
+        assert_eq!(url.driver_url_with_password(), "postgres://me:pw@db/a");
         assert!(!format!("{:?}", StoreSetting::from("postgre://me:s3cret@db".to_owned())).contains("s3cret"));
     }
 }

@@ -15,7 +15,7 @@ const OPEN_STREAMS_RANGE: RangeInclusive<u32> = 1..=100_000;
 
 /// Rate limits in effect.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum RateLimitRules {
+pub enum RateLimitSetting {
     /// The defaults; none for anonymous callers on loopback.
     #[default]
     Auto,
@@ -108,8 +108,8 @@ impl RateLimitRule {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let syntax = "write ROLE.LIMIT=PER_SECOND/BURST/PER_5_MIN, such as client.search=2/10/300, or `off` alone";
         let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not a rate limit; {syntax}"))?;
-        let Some(default) = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.name() == name.trim()) else {
-            let known: Vec<String> = DEFAULT_RATE_LIMITS.iter().map(RateLimitRule::name).collect();
+        let Some(default) = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.setting_name() == name.trim()) else {
+            let known: Vec<String> = DEFAULT_RATE_LIMITS.iter().map(RateLimitRule::setting_name).collect();
             return Err(format!("`{name}` is not a rate limit; use one of {}", known.join(", ")));
         };
         let allowance = match default.allowance {
@@ -141,7 +141,7 @@ impl RateLimitRule {
     }
 
     /// Name in settings, errors and documents; for example, `client.search`.
-    pub fn name(&self) -> String {
+    pub fn setting_name(&self) -> String {
         format!("{}.{}", self.role, self.limit)
     }
 }
@@ -149,21 +149,21 @@ impl RateLimitRule {
 impl fmt::Display for RateLimitRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.allowance {
-            CallRateOrOpenStreamsMax::OpenStreams(streams) => write!(f, "{}={streams}", self.name()),
+            CallRateOrOpenStreamsMax::OpenStreams(streams) => write!(f, "{}={streams}", self.setting_name()),
             CallRateOrOpenStreamsMax::Calls { per_second, burst, per_5_min } => {
-                write!(f, "{}={per_second}/{burst}/{per_5_min}", self.name())
+                write!(f, "{}={per_second}/{burst}/{per_5_min}", self.setting_name())
             }
         }
     }
 }
 
-impl RateLimitRules {
+impl RateLimitSetting {
     /// Rules as written; `None` for the defaults.
     pub(super) fn to_written_rules(&self) -> Option<Vec<String>> {
         match self {
-            RateLimitRules::Auto => None,
-            RateLimitRules::Off => Some(vec!["off".into()]),
-            RateLimitRules::Overrides(rules) => Some(rules.iter().map(ToString::to_string).collect()),
+            RateLimitSetting::Auto => None,
+            RateLimitSetting::Off => Some(vec!["off".into()]),
+            RateLimitSetting::Overrides(rules) => Some(rules.iter().map(ToString::to_string).collect()),
         }
     }
 }

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::postgres_url::{StoreSetting, hide_words_that_may_be_urls};
-use crate::config::{ConfigError, ListenAddress, LogFormat, ReceiptPrefix};
+use crate::config::{ConfigError, ListenAddress, LogFormat, ReceiptNetworkSetting};
 use crate::domain::ruleset::spelling::closest_name;
 use crate::files;
 
@@ -134,7 +134,7 @@ pub struct RawSettings {
     pub beacon_fleet_key_file: Option<PathBuf>,
     /// When a receipt counts as measured at the caller's own network: `strict` for the same /24 or /56, `place` also for one that is located at most 300 km away [default: place].
     #[arg(long, env = "FIRETEAM_RECEIPT_PREFIX", value_name = "RULE", value_enum)]
-    pub receipt_prefix: Option<ReceiptPrefix>,
+    pub receipt_prefix: Option<ReceiptNetworkSetting>,
     /// UDP address of the server's own beacon, `HOST:PORT`; needs the other beacon settings [default: no beacon].
     #[arg(long, env = "FIRETEAM_BEACON_LISTEN", value_name = "ADDRESS")]
     pub beacon_listen: Option<ListenAddress>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::beacon::parse_degrees;
+use crate::config::beacon::parse_latitude_longitude;
 use crate::domain::locality::Locality;
 
 /// Maximum number of places.
@@ -23,7 +23,7 @@ impl RegionPlace {
     /// Parses one place. The error says how to write it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let place = text.rsplit_once('=').and_then(|(region, degrees)| {
-            let (latitude, longitude) = parse_degrees(degrees)?;
+            let (latitude, longitude) = parse_latitude_longitude(degrees)?;
             let region = Some(region.trim().to_owned()).filter(|region| !region.is_empty())?;
             Some(Self { region, latitude, longitude })
         });

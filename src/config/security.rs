@@ -29,12 +29,12 @@ pub struct TokenIssuer {
     /// Audience that `aud` must contain.
     pub audience: String,
     /// Files with its public keys.
-    pub keys: Vec<KeyFile>,
+    pub keys: Vec<VerifyingKeyFile>,
 }
 
 /// File with public keys, PEM or JWKS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyFile {
+pub struct VerifyingKeyFile {
     /// Path.
     pub file: PathBuf,
     /// Names of the roles that the keys sign for; empty for all.
@@ -47,7 +47,7 @@ const KEY_ROLES: [&str; 3] = ["client", "game_server", "operator"];
 impl JwtSettings {
     /// One issuer whose keys sign for all roles.
     pub fn of_one_issuer(name: &str, audience: &str, files: &[PathBuf]) -> Self {
-        let keys = files.iter().map(|file| KeyFile { file: file.clone(), roles: Vec::new() }).collect();
+        let keys = files.iter().map(|file| VerifyingKeyFile { file: file.clone(), roles: Vec::new() }).collect();
         Self { issuers: vec![TokenIssuer { name: name.into(), audience: audience.into(), keys }] }
     }
 }
@@ -59,7 +59,7 @@ impl TokenIssuer {
     }
 }
 
-impl KeyFile {
+impl VerifyingKeyFile {
     /// Parses `FILE` or `ROLE+ROLE=FILE`. The error says how to write it.
     pub(super) fn parse(entry: PathBuf) -> Result<Self, String> {
         let Some((names, file)) = entry.to_str().and_then(|text| text.split_once('=')) else {

@@ -316,7 +316,7 @@ fn public_plaintext_requires_trusted_proxies() {
 /// servers that set them.
 #[test]
 fn rate_limits_apply_to_public_or_authenticated_servers() {
-    let rules = |arguments: &[&str]| load_config(arguments).unwrap().rate_limit_rules().map(|rules| rules.len());
+    let rules = |arguments: &[&str]| load_config(arguments).unwrap().effective_rate_limits().map(|rules| rules.len());
     let public = [
         "--listen=0.0.0.0:1",
         "--insecure-allow-plaintext",
@@ -330,7 +330,7 @@ fn rate_limits_apply_to_public_or_authenticated_servers() {
     assert_eq!(rules(&["--rate-limits=client.search=1/1/1"]), all);
     assert_eq!(rules(&[&public[..], &["--rate-limits=off"]].concat()), None);
     let config = load_config(&["--rate-limits=client.search=1/2/3,game_server.stream=4"]).unwrap();
-    let rule_texts: Vec<String> = config.rate_limit_rules().unwrap().iter().map(ToString::to_string).collect();
+    let rule_texts: Vec<String> = config.effective_rate_limits().unwrap().iter().map(ToString::to_string).collect();
     assert!(rule_texts.contains(&"client.search=1/2/3".into()) && rule_texts.contains(&"game_server.stream=4".into()));
     assert!(
         rule_texts.contains(&"client.update=1/5/300".into()),

@@ -11,14 +11,14 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::config::raw::RawSettings;
-use crate::config::security::{KeyFile, TokenIssuer};
+use crate::config::security::{TokenIssuer, VerifyingKeyFile};
 use crate::config::{
     ADVERTISEMENT_TTL_RANGE_S, AUDIT_LOG_MAX_FILES_RANGE, AUDIT_LOG_MAX_MIB_RANGE, Config, ConfigError,
     DEFAULT_GEOIP_DB, DISK_FREE_WARNING_RANGE_MIB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM, LISTED_SILOS_MAX,
-    LOCATION_GRID_RANGE_DEGREES, LOG_MAX_KIB_PER_MINUTE_RANGE, LogFormat, MAX_CLIENT_PLACES_RANGE,
-    MAX_SERVER_ADVERTISEMENTS_RANGE, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl, RATING_RETENTION_RANGE_DAYS,
-    RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource,
-    SHUTDOWN_GRACE_PERIOD_RANGE_S, StoreSetting, StoreTarget,
+    LOCATION_GRID_RANGE_DEGREES, LOG_MAX_KIB_PER_MINUTE_RANGE, LogFormat, MAX_ADVERTISEMENTS_PER_GAME_SERVER_RANGE,
+    MAX_LIVE_OBJECTS_PER_CLIENT_RANGE, MAX_OPEN_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
+    RATING_RETENTION_RANGE_DAYS, RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S,
+    RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, StoreSetting, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -40,7 +40,7 @@ pub(super) fn validate_settings(
 ) -> Result<Config, Vec<ConfigError>> {
     let mut errors = ConfigErrors(Vec::new());
     let beacon = errors.check_own_beacon(&settings);
-    let store = settings.store.as_ref().map_or("sqlite:fireteam.db", |store| store.expose_password());
+    let store = settings.store.as_ref().map_or("sqlite:fireteam.db", |store| store.text_with_password());
     let store = errors.parse_store(store);
     let tls = errors.require_certificate_with_key(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
     let auth =
@@ -58,31 +58,31 @@ pub(super) fn validate_settings(
         operator_listen: settings.operator_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50052)).into()),
         operator_hosts: errors.check_operator_hosts(settings.operator_hosts.unwrap_or_default()),
         silos: errors.check_silos(settings.silos, &store),
-        max_silos: errors.check_range("max_silos", settings.max_silos.unwrap_or(1_024), MAX_SILOS_RANGE),
+        max_silos: errors.check_range("max_silos", settings.max_silos.unwrap_or(1_024), MAX_OPEN_SILOS_RANGE),
         max_silos_per_user: errors.check_range(
             "max_silos_per_user",
             settings.max_silos_per_user.unwrap_or(8),
-            MAX_SILOS_RANGE,
+            MAX_OPEN_SILOS_RANGE,
         ),
         max_advertisements_per_client: errors.check_range(
             "max_advertisements_per_client",
             settings.max_advertisements_per_client.unwrap_or(1),
-            MAX_CLIENT_PLACES_RANGE,
+            MAX_LIVE_OBJECTS_PER_CLIENT_RANGE,
         ),
         max_advertisements_per_server: errors.check_range(
             "max_advertisements_per_server",
             settings.max_advertisements_per_server.unwrap_or(1_000),
-            MAX_SERVER_ADVERTISEMENTS_RANGE,
+            MAX_ADVERTISEMENTS_PER_GAME_SERVER_RANGE,
         ),
         max_reservations_per_client: errors.check_range(
             "max_reservations_per_client",
             settings.max_reservations_per_client.unwrap_or(1),
-            MAX_CLIENT_PLACES_RANGE,
+            MAX_LIVE_OBJECTS_PER_CLIENT_RANGE,
         ),
         max_tickets_per_user: errors.check_range(
             "max_tickets_per_user",
             settings.max_tickets_per_user.unwrap_or(4),
-            MAX_CLIENT_PLACES_RANGE,
+            MAX_LIVE_OBJECTS_PER_CLIENT_RANGE,
         ),
         max_staleness_s: errors.check_range(
             "max_staleness_s",
@@ -222,7 +222,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         tls_key: config.tls.as_ref().map(|tls| tls.key.clone()),
         tls_client_ca: config.tls.as_ref().and_then(|tls| tls.client_ca.clone()),
         proxy_protocol: Some(config.proxy_protocol),
-        auth_keys: first_issuer(config).map(|issuer| issuer.keys.iter().map(KeyFile::to_setting).collect()),
+        auth_keys: first_issuer(config).map(|issuer| issuer.keys.iter().map(VerifyingKeyFile::to_setting).collect()),
         auth_issuer: first_issuer(config).map(|issuer| issuer.name.clone()),
         auth_audience: first_issuer(config).map(|issuer| issuer.audience.clone()),
         auth_issuers: further_issuers(config),
@@ -273,7 +273,8 @@ fn first_issuer(config: &Config) -> Option<&TokenIssuer> {
 fn further_issuers(config: &Config) -> Option<Vec<String>> {
     let further = config.auth.as_ref()?.issuers.get(1..)?;
     let entries = further.iter().flat_map(|issuer| {
-        let entry = |keys: &KeyFile| format!("{} {} {}", issuer.name, issuer.audience, keys.to_setting().display());
+        let entry =
+            |keys: &VerifyingKeyFile| format!("{} {} {}", issuer.name, issuer.audience, keys.to_setting().display());
         issuer.keys.iter().map(entry)
     });
     Some(entries.collect::<Vec<_>>()).filter(|entries| !entries.is_empty())
@@ -369,7 +370,7 @@ impl ConfigErrors {
 
     /// Checks that the two ports differ. Port 0 means any free port.
     fn check_ports_differ(&mut self, config: &Config) {
-        if config.listen.overlaps(&config.operator_listen) {
+        if config.listen.shares_address_with(&config.operator_listen) {
             let message = format!("{} is also the client address; use another port", config.listen);
             self.add_invalid_value("operator_listen", message);
         }

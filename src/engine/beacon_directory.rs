@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::auth::receipt_check::FleetKeys;
+use crate::auth::receipt_check::BeaconFleetKeys;
 use crate::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
 use crate::domain::latency::predictor_constants::PREDICTOR_V1;
 use crate::domain::time::UnixMs;
@@ -21,7 +21,7 @@ const FLEET_REFRESH_MS: u64 = 600_000;
 #[derive(Clone, Debug, Default)]
 pub struct BeaconSettings {
     /// Keys; `None`: the server knows no beacons.
-    pub fleet_keys: Option<FleetKeys>,
+    pub fleet_keys: Option<BeaconFleetKeys>,
     /// Rule by which a network counts as the caller's.
     pub prefix_rule: ReceiptPrefixRule,
     /// Beacon of this server, whose place the round trips of its connections are from; `None` for none.
@@ -85,7 +85,7 @@ impl BeaconDirectory {
     /// until beacons come or go, or for ten minutes: vectors that were completed with it remain good.
     pub(crate) fn fleet(&self, now: UnixMs) -> Option<Arc<BeaconFleet>> {
         let beacons = self.all();
-        let is_member = |beacon: &&StoredBeacon| is_live(beacon, now) && beacon.body.place().is_some();
+        let is_member = |beacon: &&StoredBeacon| is_live(beacon, now) && beacon.body.locality().is_some();
         let ids = beacons.iter().filter(is_member).map(|beacon| beacon.id);
         let mut snapshot = self.fleet.lock();
         let is_current = |snapshot: &FleetSnapshot| {
@@ -114,7 +114,7 @@ impl BeaconDirectory {
 
 /// Fleet of these beacons, with what they have measured of each other.
 fn fleet_of(live: &[&StoredBeacon]) -> BeaconFleet {
-    let members = live.iter().filter_map(|beacon| Some(Beacon { id: beacon.id, place: beacon.body.place()? }));
+    let members = live.iter().filter_map(|beacon| Some(Beacon { id: beacon.id, place: beacon.body.locality()? }));
     let measured = live.iter().flat_map(|beacon| {
         let trips = beacon.body.round_trips.iter();
         trips.map(|&(to, ms)| BeaconPairRoundTrip { from: beacon.id, to, round_trip_ms: f64::from(ms) })

@@ -1,7 +1,7 @@
 //! Session of a caller, validated against a ruleset.
 
 use crate::domain::attribute_values::{self, AttributeValues, FieldProblem};
-use crate::domain::filter::{AvoidedAdverts, SearchPredictor, Searcher};
+use crate::domain::filter::{AdvertsOfAvoidedPlayers, RoundTripPredictor, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::probe_result::ProbeResults;
 use crate::domain::ruleset::Ruleset;
@@ -9,7 +9,7 @@ use crate::domain::session::Session;
 use crate::domain::wish::allowed_wishes::validate_wishes;
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
-use crate::engine::party_values::PartyValues;
+use crate::engine::party_values::PartyValueReader;
 
 /// Session with its attribute values, its users and its ignored fields.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct CheckedSession {
 impl CheckedSession {
     /// Validates `session` against `ruleset`. Adds to `ignored_fields`.
     pub(crate) fn new(
-        party_values: &PartyValues,
+        party_values: &PartyValueReader,
         ruleset: &Ruleset,
         caller: &Caller,
         session: Session,
@@ -46,9 +46,9 @@ impl CheckedSession {
     pub(crate) fn searcher<'a>(
         &'a self,
         excluded_ids: &'a [AdvertisementId],
-        avoided: AvoidedAdverts<'a>,
+        avoided: AdvertsOfAvoidedPlayers<'a>,
         probes: ProbeResults<'a>,
-        predictor: Option<SearchPredictor<'a>>,
+        predictor: Option<RoundTripPredictor<'a>>,
         waited_ms: u64,
     ) -> Searcher<'a> {
         Searcher {

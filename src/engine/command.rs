@@ -120,7 +120,7 @@ pub struct SearchOverrides {
 
 /// Round trip in milliseconds, and its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RoundTrip {
+pub enum RoundTripWithSource {
     /// Measured by the caller.
     Measured(f64),
     /// Predicted from both sides' round trips to beacons.
@@ -131,7 +131,7 @@ pub enum RoundTrip {
     ByDistance(f64),
 }
 
-impl RoundTrip {
+impl RoundTripWithSource {
     /// Milliseconds, from any source.
     pub fn millis(self) -> f64 {
         match self {
@@ -159,7 +159,7 @@ pub struct CandidateView<'a> {
     /// Distance in miles, if both locations are known.
     pub distance_miles: Option<f64>,
     /// Round trip, if measured or estimable.
-    pub round_trip: Option<RoundTrip>,
+    pub round_trip: Option<RoundTripWithSource>,
     /// Seats that no reservation holds.
     pub open_seats: u16,
     /// Entries of string lists that the party and the session would play with.
@@ -193,7 +193,7 @@ pub struct SearchSummary {
 
 /// Publishes or replaces an advertisement, or sends its heartbeat.
 #[derive(Clone, Debug, Default)]
-pub struct UpdateAdvertCommand {
+pub struct PublishOrHeartbeatAdvertCommand {
     /// Id and token of an existing advertisement; `None` creates one.
     pub existing_advert: Option<(AdvertisementId, Vec<u8>)>,
     /// Complete session; `None` for a heartbeat.
@@ -309,14 +309,14 @@ pub struct ReserveAnswer {
 #[derive(Clone, Debug)]
 pub enum ReleaseReservationOrSeatCommand {
     /// The caller's own reservation.
-    Reservation(ReservationReference),
+    Reservation(ReservationIdAndToken),
     /// The seat that a reservation in this advertisement holds for the caller's user.
     OwnSeat(AdvertisementId),
 }
 
 /// Releases a reservation of the caller.
 #[derive(Clone, Debug)]
-pub struct ReservationReference {
+pub struct ReservationIdAndToken {
     /// Reservation.
     pub id: ReservationId,
     /// Token that proves ownership.

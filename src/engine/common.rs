@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 use crate::auth::match_credential::MatchCredentialKeys;
-use crate::auth::public_user_keys::PublicUserKeys;
+use crate::auth::public_user_keys::PublicUserKeySecret;
 use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, UserKey};
@@ -19,14 +19,14 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::beacon_directory::BeaconDirectory;
-use crate::engine::beacons::party_floors::PartyFloors;
+use crate::engine::beacons::party_floors::PartyBeaconFloors;
 use crate::engine::block_lists::BlockLists;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::outage_log::OutageLog;
-use crate::engine::party_values::PartyValues;
+use crate::engine::party_values::PartyValueReader;
 use crate::engine::past_match_logs::PastMatchLogs;
 use crate::engine::ratings::RatingCache;
 use crate::engine::settings::EngineSettings;
@@ -55,7 +55,7 @@ pub(crate) struct Common {
     pub(crate) beacons: BeaconDirectory,
     pub(crate) token_signer: Arc<HmacTokenSigner>,
     pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
-    pub(crate) public_user_keys: Arc<PublicUserKeys>,
+    pub(crate) public_user_keys: Arc<PublicUserKeySecret>,
     pub(crate) metrics: Arc<Metrics>,
     /// Statistics of searches, queues and matches.
     pub(crate) statistics: StatisticsRecorder,
@@ -67,7 +67,7 @@ pub(crate) struct Common {
     /// Played matches in memory.
     pub(crate) past_matches: Arc<PastMatchLogs>,
     /// Attribute values and ratings of parties.
-    pub(crate) party_values: PartyValues,
+    pub(crate) party_values: PartyValueReader,
     /// Silos that this server serves; `None` for all.
     pub(crate) served_silos: Option<Vec<SiloId>>,
     /// Silos with a live ticket or advertisement.
@@ -93,18 +93,18 @@ pub(crate) struct Common {
 }
 
 /// Place with the center of its grid cell, if it is known.
-type PlaceAndCenter = Option<(Locality, Locality)>;
+type PlaceAndCellCenter = Option<(Locality, Locality)>;
 
 impl Common {
     /// Key by which a match names one of its players.
-    pub(crate) fn player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
+    pub(crate) fn match_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
         self.public_user_keys.match_player_key(match_id, user)
     }
 
-    /// Keys by which a caller may name a player of a match: that of [`player_key`](Self::player_key), and the one that
+    /// Keys by which a caller may name a player of a match: that of [`match_player_key`](Self::player_key), and the one that
     /// servers of version 0.2.0 told.
-    pub(crate) fn current_and_legacy_player_keys(&self, match_id: MatchId, user: UserKey) -> [UserKey; 2] {
-        [self.player_key(match_id, user), self.token_signer.legacy_match_player_key(match_id, user)]
+    pub(crate) fn current_and_legacy_match_player_keys(&self, match_id: MatchId, user: UserKey) -> [UserKey; 2] {
+        [self.match_player_key(match_id, user), self.token_signer.legacy_match_player_key(match_id, user)]
     }
 
     /// Records the result of a commit.
@@ -117,7 +117,7 @@ impl Common {
     /// would only delay others.
     pub(crate) async fn flush_statistics(&self) -> Result<(), StoreError> {
         let is_down = self.store_health.as_ref().is_some_and(|health| health.is_down());
-        let is_writable = !is_down && !self.outages.is_open();
+        let is_writable = !is_down && !self.outages.has_open_outage();
         self.statistics.flush((&*self.store, is_writable), &*self.clock, &self.metrics).await
     }
 
@@ -139,7 +139,7 @@ impl Common {
         set_id: SetId,
         hash: Option<RulesetHash>,
     ) -> Result<Arc<Ruleset>, EngineError> {
-        let cached = hash.and_then(|requested| self.rulesets.find_indexed_by_hash(set_id, requested));
+        let cached = hash.and_then(|requested| self.rulesets.find_by_hash_with_index(set_id, requested));
         if let Some(cached) = cached {
             return Ok(cached);
         }
@@ -152,7 +152,7 @@ impl Common {
 
     /// Ruleset of a match that was made under `hash`. If it is not loaded yet, requests a read of the store's copies.
     pub(crate) fn ruleset_of_match(&self, set_id: SetId, hash: RulesetHash) -> MatchRulesetLookup {
-        let found = self.rulesets.ruleset_of_match(set_id, hash);
+        let found = self.rulesets.look_up_match_ruleset(set_id, hash);
         if found == MatchRulesetLookup::NotLoaded {
             let mut wanted = self.wanted_rulesets.lock();
             if wanted.len() < WANTED_RULESETS_MAX {
@@ -198,37 +198,41 @@ impl Common {
         caller: &Caller,
         session: Session,
     ) -> Result<(Session, Vec<String>), EngineError> {
-        self.with_locality_from(caller, session, ReloadableLocator::locate)
+        self.with_locality_by_locator(caller, session, ReloadableLocator::locate)
     }
 
     /// Session as others may judge it, to publish or to match: with the center of a grid cell as locality, and rounded
     /// latencies, so that neither searches nor matches reveal where its players are. With the vector that follows from `floors`. Also
     /// the paths of ignored fields.
-    pub(crate) fn with_coarse_locality(
+    pub(crate) fn with_coarse_locality_and_vector(
         &self,
         caller: &Caller,
         session: Session,
-        floors: &PartyFloors,
+        floors: &PartyBeaconFloors,
     ) -> Result<(Session, Vec<String>), EngineError> {
-        let (mut session, place_and_center, ignored_fields) = self.with_coarse_place(caller, session)?;
-        session.set_published_vector(floors.published(&self.beacons, place_and_center, self.clock.now()));
+        let (mut session, place_and_center, ignored_fields) = self.with_coarse_locality_and_place(caller, session)?;
+        session.set_published_beacon_vector(floors.to_published_vector(
+            &self.beacons,
+            place_and_center,
+            self.clock.now(),
+        ));
         Ok((session, ignored_fields))
     }
 
-    /// Session as [`Common::with_coarse_locality`] gives it, without a vector; its place with the center of its grid cell; and the
+    /// Session as [`Common::with_coarse_locality_and_vector`] gives it, without a vector; its place with the center of its grid cell; and the
     /// paths of ignored fields.
-    pub(crate) fn with_coarse_place(
+    pub(crate) fn with_coarse_locality_and_place(
         &self,
         caller: &Caller,
         session: Session,
-    ) -> Result<(Session, PlaceAndCenter, Vec<String>), EngineError> {
+    ) -> Result<(Session, PlaceAndCellCenter, Vec<String>), EngineError> {
         let mut found_place = None;
         let locate = |locator: &ReloadableLocator, address| {
             let found = locator.locate_in_session_cell(address)?;
             found_place = Some(found.place);
             Some(found.center)
         };
-        let (mut session, ignored_fields) = self.with_locality_from(caller, session, locate)?;
+        let (mut session, ignored_fields) = self.with_locality_by_locator(caller, session, locate)?;
         let locator = &self.geo_locator;
         // A locality that the client stated, where that is allowed.
         let place = found_place.or(session.locality);
@@ -239,19 +243,19 @@ impl Common {
         let beacons = self.beacons.all();
         let region_place = |region: &str| {
             let configured = locator.region_places().place_of(region);
-            configured.or_else(|| beacons.iter().find(|beacon| beacon.body.region == region)?.body.place())
+            configured.or_else(|| beacons.iter().find(|beacon| beacon.body.region == region)?.body.locality())
         };
         coarsen_region_latencies(&mut session.region_latencies, place_and_center, region_place);
         Ok((session, place_and_center, ignored_fields))
     }
 
     /// Place of a caller with the center of its grid cell, by its address; `None` if it has none.
-    pub(crate) fn place_and_center_of(&self, caller: &Caller) -> PlaceAndCenter {
+    pub(crate) fn place_and_cell_center_of(&self, caller: &Caller) -> PlaceAndCellCenter {
         let found = self.geo_locator.locate_in_session_cell(caller.ip_address?)?;
         Some((found.place, found.center))
     }
 
-    fn with_locality_from(
+    fn with_locality_by_locator(
         &self,
         caller: &Caller,
         mut session: Session,

@@ -83,7 +83,7 @@ struct ConsistencyCheck<'a> {
 }
 
 /// Result of one recheck of a suspect.
-struct Recheck {
+struct RecheckResult {
     memory: MemoryAdvertState,
     stored: Option<StoredAdvertState>,
     /// Number of identical rechecks directly before this one.
@@ -105,7 +105,7 @@ impl ConsistencyCheck<'_> {
     }
 
     /// Whether the check has found enough inconsistencies to stop.
-    fn is_limit_reached(&self) -> bool {
+    fn is_inconsistency_limit_reached(&self) -> bool {
         self.inconsistent_adverts.len() >= INCONSISTENCIES_MAX
     }
 
@@ -118,7 +118,7 @@ impl ConsistencyCheck<'_> {
         }
         for (index_number, ruleset) in rulesets.iter().enumerate() {
             let mut next = Some(0);
-            while let Some(from) = next.filter(|_| !self.is_limit_reached()) {
+            while let Some(from) = next.filter(|_| !self.is_inconsistency_limit_reached()) {
                 let cached_rulesets = self.state.common.rulesets.rulesets_to_index();
                 let mut states = Vec::with_capacity(COMPARE_BATCH_SIZE);
                 let mut mismatched: Vec<AdvertisementId> = Vec::new();
@@ -202,7 +202,7 @@ impl ConsistencyCheck<'_> {
     /// Looks up in memory every id in the store.
     async fn find_adverts_missing_in_memory(&mut self) -> Result<(), EngineError> {
         let mut next = Some(AdvertisementId::from_bytes([0; 16]));
-        while let Some(first) = next.filter(|_| !self.is_limit_reached()) {
+        while let Some(first) = next.filter(|_| !self.is_inconsistency_limit_reached()) {
             let page =
                 self.state.common.store.list_advertisement_ids(first, STORE_ID_PAGE_SIZE).await.map_err(store_error)?;
             next = page.last().filter(|_| page.len() == STORE_ID_PAGE_SIZE).and_then(next_id);
@@ -230,7 +230,7 @@ impl ConsistencyCheck<'_> {
     /// Rechecks all suspects until each is consistent, confirmed inconsistent, or still changing.
     async fn recheck_suspects(&mut self) -> Result<(), EngineError> {
         let suspects = std::mem::take(&mut self.suspects);
-        let mut unresolved: BTreeMap<AdvertisementId, Option<Recheck>> =
+        let mut unresolved: BTreeMap<AdvertisementId, Option<RecheckResult>> =
             suspects.into_iter().map(|id| (id, None)).collect();
         for _ in 0..RECHECKS_MAX {
             if unresolved.is_empty() {
@@ -257,7 +257,7 @@ impl ConsistencyCheck<'_> {
         id: AdvertisementId,
         [before, after]: [MemoryAdvertState; 2],
         stored: Option<StoredAdvertState>,
-        unresolved: &mut BTreeMap<AdvertisementId, Option<Recheck>>,
+        unresolved: &mut BTreeMap<AdvertisementId, Option<RecheckResult>>,
     ) {
         let (is_shared_store, now) = (self.state.replication.is_some(), self.state.common.clock.now());
         let kinds = inconsistency_kinds(&after, stored.as_ref(), is_shared_store, now);
@@ -265,14 +265,14 @@ impl ConsistencyCheck<'_> {
             unresolved.remove(&id);
             return;
         }
-        let is_identical = |previous: &Recheck| {
+        let is_identical = |previous: &RecheckResult| {
             is_unchanged(&previous.memory, &after) && previous.stored == stored && is_unchanged(&before, &after)
         };
         let previous = unresolved.get(&id).and_then(Option::as_ref);
         let identical_before =
             previous.filter(|previous| is_identical(previous)).map_or(0, |previous| previous.identical_before + 1);
         if identical_before + 1 < IDENTICAL_RECHECKS_REQUIRED {
-            unresolved.insert(id, Some(Recheck { memory: after, stored, identical_before }));
+            unresolved.insert(id, Some(RecheckResult { memory: after, stored, identical_before }));
             return;
         }
         unresolved.remove(&id);

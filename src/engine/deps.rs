@@ -6,17 +6,17 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 use crate::auth::match_credential::MatchCredentialKeys;
-use crate::auth::public_user_keys::PublicUserKeys;
+use crate::auth::public_user_keys::PublicUserKeySecret;
 use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::SiloId;
-use crate::engine::adverts::advert_state::EncodeAdvertFn;
+use crate::engine::adverts::advert_state::EncodeStaticCandidateFieldsFn;
 use crate::engine::beacon_directory::{BeaconDirectory, BeaconSettings};
 use crate::engine::common::Common;
 use crate::engine::open_session_changes::OpenSessionChanges;
-use crate::engine::open_silos::{OpenSilos, SiloLimits};
+use crate::engine::open_silos::{OpenSiloLimits, OpenSilos};
 use crate::engine::outage_log::OutageLog;
-use crate::engine::party_values::PartyValues;
+use crate::engine::party_values::PartyValueReader;
 use crate::engine::settings::EngineSettings;
 use crate::engine::statistics::StatisticsRecorder;
 use crate::engine::store_health::StoreHealth;
@@ -43,7 +43,7 @@ pub struct EngineDeps {
     /// Keys for match credentials that game servers verify.
     pub match_credential_keys: Arc<MatchCredentialKeys>,
     /// Keys by which answers name users.
-    pub public_user_keys: Arc<PublicUserKeys>,
+    pub public_user_keys: Arc<PublicUserKeySecret>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
     /// Limits and switches.
@@ -57,12 +57,12 @@ pub struct EngineDeps {
     /// Keys of the beacons' receipts.
     pub beacons: BeaconSettings,
     /// Encodes the part of a search result that does not depend on the search.
-    pub encode_advert: EncodeAdvertFn,
+    pub encode_advert: EncodeStaticCandidateFieldsFn,
 }
 
 impl EngineDeps {
     /// Splits the dependencies: those that both halves use, and the encoder of advertisements.
-    pub(crate) fn into_common_and_encoder(self, is_store_shared: bool) -> (Common, EncodeAdvertFn) {
+    pub(crate) fn into_common_and_encoder(self, is_store_shared: bool) -> (Common, EncodeStaticCandidateFieldsFn) {
         let Self {
             clock,
             store,
@@ -80,10 +80,10 @@ impl EngineDeps {
             encode_advert,
         } = self;
         let EngineSettings { max_silos, max_silos_per_user, .. } = settings;
-        let silo_limits = served_silos.is_none().then_some(SiloLimits { max_silos, max_silos_per_user });
+        let silo_limits = served_silos.is_none().then_some(OpenSiloLimits { max_silos, max_silos_per_user });
         let ratings = Arc::default();
         let common = Common {
-            party_values: PartyValues::new(Arc::clone(&ratings), Arc::clone(&clock)),
+            party_values: PartyValueReader::new(Arc::clone(&ratings), Arc::clone(&clock)),
             clock,
             store,
             rulesets,

@@ -54,7 +54,7 @@ pub(crate) async fn commit_unless_client_gone(
     writes: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
     if !cancels_commit_with_client() {
-        return store.commit(writes).await;
+        return store.commit_adverts(writes).await;
     }
     let client_gone = async {
         while !commands.iter().any(is_reply_closed) {
@@ -62,7 +62,7 @@ pub(crate) async fn commit_unless_client_gone(
         }
     };
     tokio::select! {
-        result = store.commit(writes) => result,
+        result = store.commit_adverts(writes) => result,
         () = client_gone => Err(StoreError::Unavailable("a client disconnected".into())),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::auth::rate_limit::address_prefix;
+use crate::auth::rate_limit::client_prefix_of;
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::id::{SiloId, UserKey};
 use crate::engine::command::Caller;
@@ -17,7 +17,7 @@ use crate::engine::error::EngineError;
 
 /// Limits on open silos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SiloLimits {
+pub struct OpenSiloLimits {
     /// Maximum open silos.
     pub max_silos: u32,
     /// Maximum open silos that one caller has opened.
@@ -26,7 +26,7 @@ pub struct SiloLimits {
 
 /// A silo and the limits on opening it, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SiloAndOpeningLimits {
+pub struct SiloOverview {
     /// It has a live ticket or advertisement.
     pub is_open: bool,
     /// Number of open silos.
@@ -34,7 +34,7 @@ pub struct SiloAndOpeningLimits {
     /// Number of silos that the caller has opened.
     pub opened_by_account: u32,
     /// Limits; `None` if the operator named the silos.
-    pub limits: Option<SiloLimits>,
+    pub limits: Option<OpenSiloLimits>,
 }
 
 /// Caller whose ticket or advertisement opened a silo, as `max_silos_per_user` counts it.
@@ -52,7 +52,7 @@ enum SiloOpener {
 #[derive(Debug, Default)]
 pub(crate) struct OpenSilos {
     /// `None` if the operator named the silos.
-    limits: Option<SiloLimits>,
+    limits: Option<OpenSiloLimits>,
     state: Mutex<OpenSiloState>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct SiloUse {
 
 impl OpenSilos {
     /// No open silos. Without limits, each silo may be opened.
-    pub(crate) fn new(limits: Option<SiloLimits>) -> Self {
+    pub(crate) fn new(limits: Option<OpenSiloLimits>) -> Self {
         Self { limits, state: Mutex::default() }
     }
 
@@ -90,10 +90,10 @@ impl OpenSilos {
     }
 
     /// State of `silo`, and the number of silos that the authenticated caller `account` has opened.
-    pub(crate) fn silo_and_opening_limits(&self, silo: SiloId, account: Option<UserKey>) -> SiloAndOpeningLimits {
+    pub(crate) fn silo_overview(&self, silo: SiloId, account: Option<UserKey>) -> SiloOverview {
         let state = self.state.lock();
         let opened = account.and_then(|account| state.opened_counts.get(&SiloOpener::Account(account)));
-        SiloAndOpeningLimits {
+        SiloOverview {
             is_open: state.silos.contains_key(&silo),
             open_silos: u32::try_from(state.silos.len()).unwrap_or(u32::MAX),
             opened_by_account: opened.copied().unwrap_or(0),
@@ -121,7 +121,7 @@ impl OpenSilos {
     }
 
     /// Adds a use of `silo` by a stored object of `owner`. Never refused: the object exists already.
-    pub(crate) fn add_use(&self, silo: SiloId, owner: Option<UserKey>) {
+    pub(crate) fn add_unlimited_use(&self, silo: SiloId, owner: Option<UserKey>) {
         let mut state = self.state.lock();
         match state.silos.get_mut(&silo) {
             Some(open) => open.use_count += 1,
@@ -143,7 +143,12 @@ impl OpenSilos {
 }
 
 impl OpenSiloState {
-    fn check_limits(&self, limits: &SiloLimits, silo: SiloId, opener: Option<SiloOpener>) -> Result<(), EngineError> {
+    fn check_limits(
+        &self,
+        limits: &OpenSiloLimits,
+        silo: SiloId,
+        opener: Option<SiloOpener>,
+    ) -> Result<(), EngineError> {
         let opened = opener.map_or(0, |opener| self.opened_counts.get(&opener).copied().unwrap_or(0));
         if opener.is_some() && opened >= limits.max_silos_per_user {
             return Err(EngineError::TooManySilos { silo, limit: limits.max_silos_per_user, is_per_caller: true });
@@ -175,7 +180,7 @@ impl SiloOpener {
     fn of_caller(caller: &Caller) -> Self {
         match (caller.subject, caller.ip_address) {
             (Some(subject), _) => Self::Account(subject),
-            (None, Some(address)) => Self::AddressPrefix(address_prefix(address)),
+            (None, Some(address)) => Self::AddressPrefix(client_prefix_of(address)),
             (None, None) => Self::Unknown,
         }
     }
@@ -197,7 +202,7 @@ mod tests {
     use super::*;
 
     fn limited(max_silos: u32, max_silos_per_user: u32) -> Arc<OpenSilos> {
-        Arc::new(OpenSilos::new(Some(SiloLimits { max_silos, max_silos_per_user })))
+        Arc::new(OpenSilos::new(Some(OpenSiloLimits { max_silos, max_silos_per_user })))
     }
 
     fn account(name: &str) -> Caller {
@@ -256,8 +261,8 @@ mod tests {
     fn silo_of_stored_objects_counts_for_their_owner_and_is_never_refused() {
         let silos = limited(1, 1);
         let ann = UserKey::from_name("ann");
-        silos.add_use(SiloId(1), Some(ann));
-        silos.add_use(SiloId(2), Some(ann));
+        silos.add_unlimited_use(SiloId(1), Some(ann));
+        silos.add_unlimited_use(SiloId(2), Some(ann));
         assert_eq!(refused_limit(silos.use_silo(SiloId(3), &account("ann"))), Some((1, true)));
         [1, 2].into_iter().for_each(|silo| silos.remove_use(SiloId(silo)));
         assert_eq!(silos.count(), 0);

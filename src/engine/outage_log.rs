@@ -49,16 +49,16 @@ impl OutageLog {
     /// Outages that extend deadlines.
     pub(crate) fn outages_extending_deadlines(&self) -> Arc<OutageTimes> {
         #[cfg(feature = "failpoints")]
-        if counts_outages() {
+        if fail_point_counts_outages() {
             return Arc::default();
         }
         Arc::clone(&self.times.read())
     }
 
     /// Whether the last commit failed, or this process was paused and has not noticed yet. Then no deadline may be applied.
-    pub(crate) fn is_open(&self) -> bool {
+    pub(crate) fn has_open_outage(&self) -> bool {
         #[cfg(feature = "failpoints")]
-        if counts_outages() {
+        if fail_point_counts_outages() {
             return false;
         }
         let own = self.own.lock();
@@ -68,9 +68,9 @@ impl OutageLog {
 
     /// Deadlines up to this time, at most `now`, are enforced. A later one waits until each other server has given a sign of
     /// life after it, or is silent: then the deadline is extended for its clients.
-    pub(crate) fn enforced_until(&self, now: UnixMs) -> UnixMs {
+    pub(crate) fn deadlines_enforced_until(&self, now: UnixMs) -> UnixMs {
         #[cfg(feature = "failpoints")]
-        if counts_outages() {
+        if fail_point_counts_outages() {
             return now;
         }
         fail::fail_point!("enforce_deadlines_at_once", |_| now);
@@ -178,7 +178,7 @@ impl OwnOutages {
 
 /// Whether the fail point is on that counts outages in deadlines.
 #[cfg(feature = "failpoints")]
-fn counts_outages() -> bool {
+fn fail_point_counts_outages() -> bool {
     fail::fail_point!("count_outages", |_| true);
     false
 }
@@ -202,10 +202,10 @@ mod tests {
         log.record_commit_result(&Ok(()), UnixMs(10_000));
         log.record_commit_result(&failed(), UnixMs(12_000));
         log.record_commit_result(&failed(), UnixMs(13_000));
-        assert!(log.is_open());
+        assert!(log.has_open_outage());
         assert_eq!(effective(&log, 9_000, 15_000), UnixMs(u64::MAX), "no deadline passes during an outage");
         log.record_commit_result(&Ok(()), UnixMs(40_000));
-        assert!(!log.is_open());
+        assert!(!log.has_open_outage());
         assert_eq!(effective(&log, 9_000, 15_000), UnixMs(45_000));
         assert_eq!(log.unsaved(), [Outage { from: UnixMs(10_000), to: UnixMs(40_000) }]);
     }
@@ -217,11 +217,11 @@ mod tests {
         log.record_commit_result(&Ok(()), UnixMs(10_000));
         log.record_commit_result(&failed(), UnixMs(10_000));
         log.record_commit_result(&Ok(()), UnixMs(10_000));
-        assert!(!log.is_open());
+        assert!(!log.has_open_outage());
         assert_eq!(log.unsaved(), []);
         log.record_commit_result(&failed(), UnixMs(9_000));
         log.record_commit_result(&Ok(()), UnixMs(8_000));
-        assert!(!log.is_open(), "the clock was set back");
+        assert!(!log.has_open_outage(), "the clock was set back");
         assert_eq!(log.unsaved(), []);
     }
 
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(log.unsaved(), [Outage { from: UnixMs(95_000), to: UnixMs(101_000) }]);
         let corrupt: Result<(), _> = Err(StoreError::CorruptRow { table: "t", column: "c", reason: "r".into() });
         log.record_commit_result(&corrupt, UnixMs(102_000));
-        assert!(!log.is_open(), "an error of one row is no outage");
+        assert!(!log.has_open_outage(), "an error of one row is no outage");
     }
 
     #[test]
@@ -252,8 +252,12 @@ mod tests {
         assert!(log.apply_stored(stored.clone(), &[saved], UnixMs(3_000), UnixMs(100_000)));
         assert!(log.unsaved().is_empty());
         assert_eq!(*log.outages_extending_deadlines(), OutageTimes::new(vec![other], vec![UnixMs(94_999)]));
-        assert_eq!(log.enforced_until(UnixMs(100_001)), UnixMs(95_000), "the server that is not silent lived then");
-        assert_eq!(log.enforced_until(UnixMs(94_000)), UnixMs(94_000));
+        assert_eq!(
+            log.deadlines_enforced_until(UnixMs(100_001)),
+            UnixMs(95_000),
+            "the server that is not silent lived then"
+        );
+        assert_eq!(log.deadlines_enforced_until(UnixMs(94_000)), UnixMs(94_000));
         assert!(!log.apply_stored(stored, &[saved], UnixMs(3_000), UnixMs(100_000)));
     }
 }

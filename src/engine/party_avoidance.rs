@@ -70,7 +70,7 @@ impl<'a> PartyAvoidance<'a> {
     }
 
     /// Number of users that [`avoided_users`](Self::avoided_users) returns, or a little more.
-    pub(crate) fn avoided_user_count(&self) -> usize {
+    pub(crate) fn avoided_user_count_bound(&self) -> usize {
         let lists = self.block_lists.iter();
         let kept_apart = lists.flat_map(|lists| self.users.iter().map(|user| lists.kept_apart_count(*user)));
         kept_apart.sum::<usize>() + self.past_matches.all_met_users().count()

@@ -17,7 +17,7 @@ use crate::domain::id::{BuildIdHasher, RatingKey, SetId, UserKey};
 use crate::domain::player_standing::PlayerStanding;
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
-use crate::domain::rating::{SetActivity, Skill};
+use crate::domain::rating::{MatchActivity, Skill};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::FrustratedPlayerSpec;
 use crate::domain::ruleset::rating::RatingSpec;
@@ -31,7 +31,7 @@ use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 /// Ratings of all pools and scales.
 #[derive(Debug, Default)]
 pub(crate) struct RatingCache {
-    groups: HashMap<RatingKey, RatingGroup>,
+    groups: HashMap<RatingKey, KeyedRatings>,
     /// First scale of each set that has had a rating system.
     first_scales: HashMap<SetId, FirstRatingScaleOfSet>,
     /// Scales of sets that the store has compared with the first ones.
@@ -43,10 +43,10 @@ pub(crate) struct RatingCache {
 
 /// Ratings with one key.
 #[derive(Debug, Default)]
-struct RatingGroup {
+struct KeyedRatings {
     rows: HashMap<UserKey, RatingRow, BuildIdHasher>,
     /// Match activity, over all users.
-    match_activity: SetActivity,
+    match_activity: MatchActivity,
     /// Leaderboard, and the z for which it is built.
     leaderboard: Option<(f64, Leaderboard)>,
 }
@@ -55,7 +55,7 @@ struct RatingGroup {
 #[derive(Debug)]
 pub(crate) struct LeaderboardRanks<'a> {
     spec: RatingSpec,
-    group: &'a RatingGroup,
+    group: &'a KeyedRatings,
     leaderboard: &'a Leaderboard,
 }
 
@@ -77,7 +77,7 @@ impl LeaderboardRanks<'_> {
 impl RatingCache {
     /// Rating settings of a ruleset, with the key of the ratings that they apply to; `None` without a rating system.
     pub(crate) fn keyed_spec_of_ruleset(&self, ruleset: &Ruleset) -> Option<KeyedRatingSpec> {
-        let (spec, digest_key) = (ruleset.rating?, ruleset.own_pool_and_scale_rating_key()?);
+        let (spec, digest_key) = (ruleset.rating?, ruleset.rating_key_of_pool_and_scale()?);
         // The key of a named pool differs from the recorded one, which is that of the set's own ratings.
         let is_first_scale = self.first_scales.get(&ruleset.set_id).is_some_and(|first| first.key == digest_key);
         let key = if is_first_scale { RatingKey::of_set_on_first_scale(ruleset.set_id) } else { digest_key };
@@ -93,7 +93,7 @@ impl RatingCache {
     pub(crate) fn upsert(&mut self, row: RatingRow) {
         self.changes.record(row.key, row.user);
         let group = self.groups.entry(row.key).or_default();
-        group.match_activity = group.match_activity.including_skill(&row.skill());
+        group.match_activity = group.match_activity.including_last_match_of(&row.skill());
         let previous = group.rows.insert(row.user, row);
         if let Some((z, leaderboard)) = &mut group.leaderboard {
             if let Some(previous) = previous {
@@ -115,14 +115,14 @@ impl RatingCache {
         user: UserKey,
         now: UnixMs,
     ) -> Skill {
-        let activity = self.match_activity(*key);
+        let activity = self.match_activity_of_all_users(*key);
         self.rating_row(*key, user)
             .map_or_else(|| spec.initial_skill(), |row| spec.skill_at_with_activity(row.skill(), now, activity))
     }
 
     /// Match activity of the ratings with `key`.
-    pub(crate) fn match_activity(&self, key: RatingKey) -> SetActivity {
-        self.groups.get(&key).map_or_else(SetActivity::default, |group| group.match_activity)
+    pub(crate) fn match_activity_of_all_users(&self, key: RatingKey) -> MatchActivity {
+        self.groups.get(&key).map_or_else(MatchActivity::default, |group| group.match_activity)
     }
 
     /// Standing of a user at `now` by the ratings of `ruleset`.
@@ -203,7 +203,7 @@ impl RatingCache {
 }
 
 /// Key of ratings, if it is a digest; as in [`Ticket::rating_digest_key`].
-pub(crate) fn key_if_digest(rating: KeyedRatingSpec) -> Option<RatingKey> {
+pub(crate) fn rating_key_if_digest(rating: KeyedRatingSpec) -> Option<RatingKey> {
     Some(rating.key).filter(|key| key.is_pool_and_scale_digest())
 }
 

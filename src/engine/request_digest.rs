@@ -9,7 +9,7 @@ use crate::domain::attribute::AttributeValue;
 use crate::domain::id::UserKey;
 use crate::domain::session::{PlayerDetails, Session};
 use crate::domain::wish::{AcceptedValues, Wish};
-use crate::engine::command::UpdateAdvertCommand;
+use crate::engine::command::PublishOrHeartbeatAdvertCommand;
 use crate::engine::queues::command::EnterQueueCommand;
 
 /// Bytes of the values of a small party; more are allocated as needed.
@@ -17,7 +17,7 @@ const TYPICAL_BYTES: usize = 256;
 
 /// Digest of a request that enters a party.
 pub(crate) fn queue_entry_digest(caller: Option<UserKey>, enter: &EnterQueueCommand) -> [u8; 16] {
-    let mut asked = AskedValues::new();
+    let mut asked = DigestInput::new();
     asked.number(enter.set_id.0.into());
     asked.session(&enter.session);
     asked.number(enter.blocked_users.len() as u64);
@@ -29,33 +29,33 @@ pub(crate) fn queue_entry_digest(caller: Option<UserKey>, enter: &EnterQueueComm
 pub(crate) fn advert_creation_digest(
     caller: Option<UserKey>,
     session: &Session,
-    update: &UpdateAdvertCommand,
+    update: &PublishOrHeartbeatAdvertCommand,
 ) -> [u8; 16] {
-    let mut asked = AskedValues::new();
-    asked.option(update.set_id.map(|set_id| set_id.0.into()));
+    let mut asked = DigestInput::new();
+    asked.optional_number(update.set_id.map(|set_id| set_id.0.into()));
     asked.number(match update.kind.unwrap_or_default() {
         AdvertisementKind::Session => 0,
         AdvertisementKind::GameServer => 1,
     });
     asked.session(session);
-    asked.option(update.ttl_ms.map(u64::from));
+    asked.optional_number(update.ttl_ms.map(u64::from));
     asked.bytes(&update.connect_data);
     asked.number(update.allowed_ranges.len() as u64);
     for range in &update.allowed_ranges {
         asked.bytes(range.attribute.as_bytes());
-        asked.option(range.min.map(f64::to_bits));
-        asked.option(range.max.map(f64::to_bits));
+        asked.optional_number(range.min.map(f64::to_bits));
+        asked.optional_number(range.max.map(f64::to_bits));
     }
-    asked.option(update.probe.as_ref().map(|probe| probe.port.into()));
+    asked.optional_number(update.probe.as_ref().map(|probe| probe.port.into()));
     update.probe.iter().for_each(|probe| asked.bytes(&probe.key));
     HmacTokenSigner::request_digest(caller, &asked.0)
 }
 
 /// Values of a request, one after the other. Texts and lists have their length in front, so that different requests never
 /// give the same bytes. Short, because each 64 bytes cost a round of the digest.
-struct AskedValues(Vec<u8>);
+struct DigestInput(Vec<u8>);
 
-impl AskedValues {
+impl DigestInput {
     fn new() -> Self {
         Self(Vec::with_capacity(TYPICAL_BYTES))
     }
@@ -69,7 +69,7 @@ impl AskedValues {
         self.0.push(number as u8);
     }
 
-    fn option(&mut self, number: Option<u64>) {
+    fn optional_number(&mut self, number: Option<u64>) {
         self.0.push(number.is_some().into());
         number.into_iter().for_each(|number| self.number(number));
     }
@@ -113,13 +113,13 @@ impl AskedValues {
             if player.client_key != player.user {
                 self.user(player.client_key);
             }
-            self.option(player.stated_skill.map(f64::to_bits));
-            self.option(player.team.map(u64::from));
+            self.optional_number(player.stated_skill.map(f64::to_bits));
+            self.optional_number(player.team.map(u64::from));
             player.details.iter().for_each(|details| self.player_details(details));
         }
-        self.option(nat_type.map(|nat_type| i64::from(nat_type).cast_unsigned()));
-        self.option(game_in_progress.map(u64::from));
-        self.option(big_party_count.map(|count| i64::from(count).cast_unsigned()));
+        self.optional_number(nat_type.map(|nat_type| i64::from(nat_type).cast_unsigned()));
+        self.optional_number(game_in_progress.map(u64::from));
+        self.optional_number(big_party_count.map(|count| i64::from(count).cast_unsigned()));
         self.number((*join_seats).into());
         self.attributes(attributes);
         self.wishes(session.wishes());
@@ -163,8 +163,8 @@ impl AskedValues {
             AcceptedValues::Any => self.0.push(0),
             AcceptedValues::Numbers { min, max } => {
                 self.0.push(1);
-                self.option(min.map(f64::to_bits));
-                self.option(max.map(f64::to_bits));
+                self.optional_number(min.map(f64::to_bits));
+                self.optional_number(max.map(f64::to_bits));
             }
             AcceptedValues::Strings(texts) => {
                 self.0.push(2);

@@ -15,7 +15,7 @@ use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
-use crate::engine::ratings::first_scales::{record_first_scales, with_rating_defaults};
+use crate::engine::ratings::first_scales::{record_first_scales, with_rating_defaults_of_sets};
 use crate::engine::rulesets::activator::RulesetActivator;
 use crate::engine::rulesets::listing::list_rulesets;
 use crate::engine::rulesets::rating_changes::describe_rating_effect;
@@ -98,26 +98,26 @@ impl RulesetReloader {
             .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
         let RulesetOrRetiredSet::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);
-        let ruleset = self.as_used_by_its_set(*ruleset);
+        let ruleset = self.with_rating_defaults_of_set(*ruleset);
         let rating_change = describe_rating_effect(&self.common.ratings.lock(), current.as_deref(), &ruleset);
         Ok(CheckRulesetAnswer { hash: Some(ruleset.hash), rating_change: rating_change.unwrap_or_default() })
     }
 
     /// Ruleset with the default constants that its set uses, beside the other active rulesets.
-    fn as_used_by_its_set(&self, ruleset: Ruleset) -> Arc<Ruleset> {
+    fn with_rating_defaults_of_set(&self, ruleset: Ruleset) -> Arc<Ruleset> {
         let set_id = ruleset.set_id;
         let active = self.common.rulesets.snapshot().active.clone();
         let others = active.into_iter().filter(|(id, _)| *id != set_id).map(|(id, active)| (id, active.ruleset));
         let mut rulesets: Vec<(SetId, Arc<Ruleset>)> = others.collect();
         let stated = Arc::new(ruleset);
         rulesets.push((set_id, Arc::clone(&stated)));
-        let in_use = with_rating_defaults(&self.common.ratings.lock(), &rulesets);
+        let in_use = with_rating_defaults_of_sets(&self.common.ratings.lock(), &rulesets);
         in_use.into_iter().next_back().map_or(stated, |(_, ruleset)| ruleset)
     }
 
     /// Records the first scales of new sets, lets each ruleset use its set's default constants, and describes the effects of
     /// the rulesets on ratings, by set. Problems if the store cannot be written.
-    async fn prepare_rating_changes(
+    async fn prepare_rulesets(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
     ) -> Result<PreparedRulesets, Vec<rules::FileDiagnostic>> {
@@ -132,7 +132,7 @@ impl RulesetReloader {
             )]);
         }
         let ratings = self.common.ratings.lock();
-        let rulesets = with_rating_defaults(&ratings, &rulesets);
+        let rulesets = with_rating_defaults_of_sets(&ratings, &rulesets);
         let change = |(_, ruleset): &(PathBuf, Arc<Ruleset>)| {
             let current = self.common.rulesets.active_ruleset(ruleset.set_id);
             Some((ruleset.set_id, describe_rating_effect(&ratings, current.as_deref(), ruleset)?))
@@ -155,7 +155,7 @@ impl RulesetReloader {
             Ok(loaded) => loaded,
             Err(problems) => return self.reject(problems),
         };
-        let (rulesets, rating_changes) = match self.prepare_rating_changes(rulesets).await {
+        let (rulesets, rating_changes) = match self.prepare_rulesets(rulesets).await {
             Ok(prepared) => prepared,
             Err(problems) => return self.reject(problems),
         };
@@ -170,7 +170,7 @@ impl RulesetReloader {
                 ..Default::default()
             };
         }
-        self.log_retired_files(&retired_files, &before);
+        self.log_retired_files_with_waiting_tickets(&retired_files, &before);
         self.common.rulesets.update_state(|state| state.retired_files = retired_files);
         self.store_sync.sync_now().await;
         self.record_load(LoadOutcome::Loaded);
@@ -207,7 +207,7 @@ impl RulesetReloader {
     }
 
     /// Logs the files that are marked as retired while tickets of their sets wait.
-    fn log_retired_files(&self, files: &BTreeMap<SetId, PathBuf>, before: &CatalogState) {
+    fn log_retired_files_with_waiting_tickets(&self, files: &BTreeMap<SetId, PathBuf>, before: &CatalogState) {
         let usage = self.store_sync.usage();
         for (set_id, file) in files.iter().filter(|(set_id, _)| !before.retired_files.contains_key(set_id)) {
             let (live_tickets, live_matches) =

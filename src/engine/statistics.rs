@@ -22,23 +22,23 @@ use crate::domain::time::UnixMs;
 use crate::engine::statistics::pending_counts::PendingCounts;
 use crate::engine::statistics::search_refusals::SearchRefusals;
 use crate::engine::statistics::unsaved_batch::UnsavedBatch;
-use crate::engine::statistics::unsettled_seats::UnsettledSeats;
+use crate::engine::statistics::unsettled_seats::UnsettledReservations;
 use crate::store::statistics::{StatisticsQuery, StatisticsTotals};
 use crate::store::{Store, StoreError};
 use crate::telemetry::metric::Metrics;
 
 pub(crate) use self::sample::Sample;
-pub(crate) use self::unsettled_seats::UnsettledSeat;
+pub(crate) use self::unsettled_seats::UnsettledReservation;
 
 /// Samples that wait to be counted. The recorder of a further one counts all of them.
-const SAMPLES_MAX: usize = 4_096;
+const UNCOUNTED_SAMPLES_MAX: usize = 4_096;
 
 /// Recorder of matchmaking statistics.
 #[derive(Debug, Default)]
 pub(crate) struct StatisticsRecorder {
     samples: Mutex<Vec<Sample>>,
     search_refusals: SearchRefusals,
-    unsettled_seats: UnsettledSeats,
+    unsettled_seats: UnsettledReservations,
     pending: Mutex<PendingCounts>,
     unsaved: AsyncMutex<UnsavedBatch>,
     /// Held by the caller who reads the store's counts.
@@ -50,10 +50,10 @@ impl StatisticsRecorder {
     pub(crate) fn record(&self, samples: impl IntoIterator<Item = Sample>, metrics: &Metrics) {
         let mut waiting = self.samples.lock();
         waiting.extend(samples);
-        if SAMPLES_MAX <= waiting.len() {
+        if UNCOUNTED_SAMPLES_MAX <= waiting.len() {
             let full = std::mem::take(&mut *waiting);
             drop(waiting);
-            self.count(full, metrics);
+            self.add_to_counts(full, metrics);
         }
     }
 
@@ -75,13 +75,13 @@ impl StatisticsRecorder {
     }
 
     /// Keeps a searching party's reservation until it is settled.
-    pub(crate) fn add_unsettled_seat(&self, id: ReservationId, seat: UnsettledSeat) {
+    pub(crate) fn add_unsettled_reservation(&self, id: ReservationId, seat: UnsettledReservation) {
         self.unsettled_seats.insert(id, seat);
     }
 
     /// Counts a reservation that this server made: its host has confirmed it, or its party has joined. No effect
     /// for others, and the second time.
-    pub(crate) fn record_settled(&self, id: ReservationId, metrics: &Metrics) {
+    pub(crate) fn record_settled_reservation(&self, id: ReservationId, metrics: &Metrics) {
         if let Some(seat) = self.unsettled_seats.take(id) {
             self.record(seat.into_samples(), metrics);
         }
@@ -96,7 +96,7 @@ impl StatisticsRecorder {
         metrics: &Metrics,
     ) -> Result<(), StoreError> {
         let mut unsaved = self.unsaved.lock().await;
-        self.count_recorded(clock.now(), metrics);
+        self.add_recorded_to_counts(clock.now(), metrics);
         if !is_writable {
             return Err(StoreError::Unavailable("the last commit failed".into()));
         }
@@ -121,14 +121,14 @@ impl StatisticsRecorder {
     }
 
     /// Turns everything that was recorded into counts.
-    fn count_recorded(&self, now: UnixMs, metrics: &Metrics) {
+    fn add_recorded_to_counts(&self, now: UnixMs, metrics: &Metrics) {
         metrics.statistics_dropped.inc_by(self.unsettled_seats.forget_expired(now));
         let refusals = self.search_refusals.take(now);
         let samples = std::mem::take(&mut *self.samples.lock());
-        self.count(samples.into_iter().chain(refusals), metrics);
+        self.add_to_counts(samples.into_iter().chain(refusals), metrics);
     }
 
-    fn count(&self, samples: impl IntoIterator<Item = Sample>, metrics: &Metrics) {
+    fn add_to_counts(&self, samples: impl IntoIterator<Item = Sample>, metrics: &Metrics) {
         let mut pending = self.pending.lock();
         samples.into_iter().for_each(|sample| pending.add(sample, metrics));
     }

@@ -38,7 +38,7 @@ pub(crate) async fn run_write_probe(common: Arc<Common>, shutdown: CancellationT
 /// Commits a write that changes a row: the tombstone of an advertisement that does not exist. It is purged like others.
 async fn probe(common: &Common) {
     let delete = AdvertWrite::Delete { advertisement_id: PROBE_ADVERTISEMENT, tombstone_until: common.clock.now() };
-    let result = common.store.commit(&[delete]).await;
+    let result = common.store.commit_adverts(&[delete]).await;
     common.record_commit(&result);
     if let Err(error) = result {
         tracing::debug!(%error, "write probe failed");

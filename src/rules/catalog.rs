@@ -114,7 +114,7 @@ impl CatalogState {
     }
 
     /// Ruleset of `set` with `hash` that has an index.
-    pub fn find_indexed_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<&Arc<Ruleset>> {
+    pub fn find_by_hash_with_index(&self, set: SetId, hash: RulesetHash) -> Option<&Arc<Ruleset>> {
         let retired = || self.retired.iter().map(|retired| &retired.ruleset).filter(|ruleset| ruleset.set_id == set);
         let in_force = [
             self.active.get(&set).map(|active| &active.ruleset),
@@ -126,7 +126,7 @@ impl CatalogState {
 
     /// Ruleset of `set` with `hash`, wherever it is kept.
     pub fn find_for_match(&self, set: SetId, hash: RulesetHash) -> Option<&Arc<Ruleset>> {
-        self.find_indexed_by_hash(set, hash).or_else(|| self.copies_without_index.get(&(set, hash)))
+        self.find_by_hash_with_index(set, hash).or_else(|| self.copies_without_index.get(&(set, hash)))
     }
 
     /// All rulesets that have an index, each once.
@@ -143,11 +143,11 @@ impl CatalogState {
     pub fn end_grace_period(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
         let Some(RetiringRuleset { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
         self.retired.push(SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at });
-        self.prune_expired_rulesets(now);
+        self.prune_superseded_rulesets(now);
     }
 
     /// Drops retired rulesets that have expired, that are in force again, or that are too many.
-    pub fn prune_expired_rulesets(&mut self, now: UnixMs) {
+    pub fn prune_superseded_rulesets(&mut self, now: UnixMs) {
         let mut retired = std::mem::take(&mut self.retired);
         retired.retain(|previous| {
             let in_force = self.ruleset_in_force(previous.ruleset.set_id);
@@ -183,12 +183,12 @@ impl RulesetCatalog {
     }
 
     /// Ruleset of `set` with `hash`: active, of a retiring set, retired, or a copy for matches that have not ended.
-    pub fn find_indexed_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
-        self.state.load().find_indexed_by_hash(set, hash).cloned()
+    pub fn find_by_hash_with_index(&self, set: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
+        self.state.load().find_by_hash_with_index(set, hash).cloned()
     }
 
     /// Ruleset of a match that was made under `hash`.
-    pub fn ruleset_of_match(&self, set: SetId, hash: RulesetHash) -> MatchRulesetLookup {
+    pub fn look_up_match_ruleset(&self, set: SetId, hash: RulesetHash) -> MatchRulesetLookup {
         let state = self.state.load();
         if let Some(ruleset) = state.find_for_match(set, hash) {
             return MatchRulesetLookup::Known(Arc::clone(ruleset));
@@ -260,7 +260,7 @@ impl RulesetCatalog {
             for set in returned {
                 state.end_grace_period(set, now, expires_at);
             }
-            state.prune_expired_rulesets(now);
+            state.prune_superseded_rulesets(now);
             state.rejected_diagnostics = Vec::new();
             state.loaded_at = Some(now);
             changes
@@ -282,9 +282,9 @@ impl RulesetCatalog {
     }
 
     /// Removes retired rulesets that have expired at `now`.
-    pub fn prune_expired_rulesets(&self, now: UnixMs) {
+    pub fn prune_superseded_rulesets(&self, now: UnixMs) {
         if self.state.load().retired.iter().any(|previous| previous.expires_at <= now) {
-            self.update_state(|state| state.prune_expired_rulesets(now));
+            self.update_state(|state| state.prune_superseded_rulesets(now));
         }
     }
 }

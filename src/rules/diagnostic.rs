@@ -67,13 +67,15 @@ impl FileDiagnostic {
     pub fn render_marked_lines(&self) -> String {
         match self.source {
             None => String::new(),
-            Some(_) => source_lines(&self.render_snippet()).into_iter().flat_map(|line| [line, "\n"]).collect(),
+            Some(_) => {
+                source_lines_of_snippet(&self.render_snippet()).into_iter().flat_map(|line| [line, "\n"]).collect()
+            }
         }
     }
 }
 
 /// Lines of `snippet` that show the source: those with a line number or a bar, without a bare bar at the end.
-fn source_lines(snippet: &str) -> Vec<&str> {
+fn source_lines_of_snippet(snippet: &str) -> Vec<&str> {
     let is_number = |mark: char| mark == ' ' || mark.is_ascii_digit();
     let is_source = |line: &&str| line.trim_start_matches(is_number).starts_with('|');
     let mut lines: Vec<&str> = snippet.lines().map(str::trim_end).filter(is_source).collect();

@@ -10,7 +10,7 @@ use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
 use crate::files::{READ_DEADLINE, read_file_start, run_with_deadline};
 use crate::rules::diagnostic::FileDiagnostic;
-use crate::rules::parse::{RulesetOrRetiredSet, decode_utf8, parse_ruleset_or_retirement_marker};
+use crate::rules::parse::{RulesetOrRetiredSet, decode_ruleset_text, parse_ruleset_or_retirement_marker};
 
 /// Content of a ruleset directory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,7 +42,7 @@ pub fn load_rulesets_and_retirement_markers(
         let text = match read_bytes(&path) {
             // The other files would time out too.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(vec![unreadable_file(&path, &error)]),
-            read => text_of_file(&path, read),
+            read => decode_file_text(&path, read),
         };
         let parsed = text.and_then(|text| parse_ruleset_or_retirement_marker(&path.to_string_lossy(), &text));
         let set_id = match &parsed {
@@ -74,16 +74,16 @@ pub fn load_rulesets_and_retirement_markers(
 
 /// Reads the text of one file, at most the maximum size of a ruleset.
 pub fn read_file(path: &Path) -> Result<String, Vec<FileDiagnostic>> {
-    text_of_file(path, read_bytes(path))
+    decode_file_text(path, read_bytes(path))
 }
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     read_file_start(path, RULESET_FILE_BYTES_MAX as u64 + 1)
 }
 
-fn text_of_file(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, Vec<FileDiagnostic>> {
+fn decode_file_text(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, Vec<FileDiagnostic>> {
     let bytes = read.map_err(|error| vec![unreadable_file(path, &error)])?;
-    decode_utf8(&path.to_string_lossy(), &bytes).map(str::to_owned)
+    decode_ruleset_text(&path.to_string_lossy(), &bytes).map(str::to_owned)
 }
 
 fn unreadable_file(path: &Path, error: &io::Error) -> FileDiagnostic {
@@ -94,14 +94,14 @@ fn unreadable_file(path: &Path, error: &io::Error) -> FileDiagnostic {
 /// Lists the ruleset files of a directory. Blocks until a deadline.
 fn list_ruleset_files(directory: &Path) -> Result<Vec<PathBuf>, FileDiagnostic> {
     let owned = directory.to_owned();
-    let listed = run_with_deadline(directory, READ_DEADLINE, move || Ok(list_files(&owned)));
+    let listed = run_with_deadline(directory, READ_DEADLINE, move || Ok(list_xml_files(&owned)));
     listed.unwrap_or_else(|error| {
         let problem = format!("the directory cannot be read: {error}");
         Err(FileDiagnostic::for_file(&directory.to_string_lossy(), problem, "give a directory of rulesets"))
     })
 }
 
-fn list_files(directory: &Path) -> Result<Vec<PathBuf>, FileDiagnostic> {
+fn list_xml_files(directory: &Path) -> Result<Vec<PathBuf>, FileDiagnostic> {
     let name = directory.to_string_lossy();
     let unreadable = |error: std::io::Error| {
         FileDiagnostic::for_file(

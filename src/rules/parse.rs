@@ -37,7 +37,7 @@ pub enum RulesetOrRetiredSet {
 /// the file name in problems.
 pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<FileDiagnostic>> {
     let mut root = parse_xml(file, text)?;
-    if read_retired_set_id(file, text, &mut root)?.is_some() {
+    if take_retired_set_id(file, text, &mut root)?.is_some() {
         let problem = "the file says that its set is retired, and has no rules";
         let fix = "delete Retired=\"true\" to have the rules in force";
         let diagnostic = Diagnostic { span: root.name_span, problem: problem.into(), fix: fix.into() };
@@ -50,19 +50,19 @@ pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<FileDiagnost
         return Err(vec![FileDiagnostic::at_span(file, text, diagnostic)]);
     }
     let source_xml: Arc<str> = xml::delete_comments_and_their_lines(text).into();
-    validate::validate_ruleset(&root, source_xml).map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
+    validate::validate_ruleset(&root, source_xml).map_err(|diagnostics| to_file_diagnostics(file, text, diagnostics))
 }
 
 /// Parses a file of a ruleset directory: a ruleset, or a set that is marked as retired.
 pub fn parse_ruleset_or_retirement_marker(file: &str, text: &str) -> Result<RulesetOrRetiredSet, Vec<FileDiagnostic>> {
-    match read_retired_set_id(file, text, &mut parse_xml(file, text)?)? {
+    match take_retired_set_id(file, text, &mut parse_xml(file, text)?)? {
         Some(set_id) => Ok(RulesetOrRetiredSet::RetiredSet(set_id)),
         None => parse_ruleset(file, text).map(|ruleset| RulesetOrRetiredSet::Ruleset(ruleset.into())),
     }
 }
 
 /// Takes `Retired` from the root element. Returns the set if it is `true`; then nothing else of the file is read.
-fn read_retired_set_id(file: &str, text: &str, root: &mut RawElement) -> Result<Option<SetId>, Vec<FileDiagnostic>> {
+fn take_retired_set_id(file: &str, text: &str, root: &mut RawElement) -> Result<Option<SetId>, Vec<FileDiagnostic>> {
     let is_ruleset = &*root.name == "Ruleset";
     let Some(at) = root.attributes.iter().position(|attribute| is_ruleset && &*attribute.name == "Retired") else {
         return Ok(None);
@@ -89,7 +89,7 @@ fn read_retired_set_id(file: &str, text: &str, root: &mut RawElement) -> Result<
 /// Parses and validates an `<ExpansionConfigs>` outside a ruleset, as the thesis prints it.
 pub fn parse_standalone_expansions(file: &str, text: &str) -> Result<StandaloneExpansions, Vec<FileDiagnostic>> {
     validate::validate_standalone_expansions(&parse_xml(file, text)?)
-        .map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
+        .map_err(|diagnostics| to_file_diagnostics(file, text, diagnostics))
 }
 
 /// Parses and validates a ruleset or an expansion fragment.
@@ -104,7 +104,7 @@ pub fn parse_ruleset_or_expansion_fragment(file: &str, text: &str) -> Result<Rul
 }
 
 /// Text of a file from its bytes. Fails if it is too large or not UTF-8.
-pub fn decode_utf8<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<FileDiagnostic>> {
+pub fn decode_ruleset_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<FileDiagnostic>> {
     if bytes.len() > RULESET_FILE_BYTES_MAX {
         let problem = format!("the file has more than {RULESET_FILE_BYTES_MAX} bytes");
         return Err(vec![FileDiagnostic::for_file(file, problem, "split it, or shorten it")]);
@@ -122,7 +122,7 @@ fn parse_xml(file: &str, text: &str) -> Result<RawElement, Vec<FileDiagnostic>> 
     xml::parse_document(text).map_err(|diagnostic| vec![FileDiagnostic::at_span(file, text, diagnostic)])
 }
 
-fn render_diagnostics(file: &str, text: &str, diagnostics: Vec<Diagnostic>) -> Vec<FileDiagnostic> {
+fn to_file_diagnostics(file: &str, text: &str, diagnostics: Vec<Diagnostic>) -> Vec<FileDiagnostic> {
     let source: Arc<str> = text.into();
     diagnostics
         .into_iter()

@@ -111,9 +111,9 @@ impl<'a> XmlTreeBuilder<'a> {
                     self.close_element();
                 }
                 Event::End(_) => self.close_element(),
-                Event::Text(text) => self.check_text(&text, event_span)?,
+                Event::Text(text) => self.read_text(&text, event_span)?,
                 Event::CData(_) => self.record_text_span(event_span)?,
-                Event::GeneralRef(reference) => self.check_entity_reference(&reference, event_span)?,
+                Event::GeneralRef(reference) => self.read_entity_reference(&reference, event_span)?,
                 Event::Comment(_) => {}
                 Event::Decl(_) => self.check_xml_declaration(event_span)?,
                 // A schema reference for editors; the server ignores it.
@@ -241,7 +241,7 @@ impl<'a> XmlTreeBuilder<'a> {
         Span { start, end: start + part.len() }
     }
 
-    fn check_text(&mut self, text: &str, event_span: Span) -> Result<(), Diagnostic> {
+    fn read_text(&mut self, text: &str, event_span: Span) -> Result<(), Diagnostic> {
         if let Some(at) = text.find("]]>") {
             let span = Span { start: event_span.start + at, end: event_span.start + at + 3 };
             return reject(span, "`]]>` has no matching `<![CDATA[`", "delete it");
@@ -263,7 +263,7 @@ impl<'a> XmlTreeBuilder<'a> {
         Ok(())
     }
 
-    fn check_entity_reference(&mut self, reference: &BytesRef<'_>, event_span: Span) -> Result<(), Diagnostic> {
+    fn read_entity_reference(&mut self, reference: &BytesRef<'_>, event_span: Span) -> Result<(), Diagnostic> {
         let is_known = match reference.resolve_char_ref() {
             Ok(Some(character)) => is_allowed_char(character),
             Ok(None) => ["amp", "lt", "gt", "quot", "apos"].contains(&&**reference),

@@ -49,7 +49,11 @@ impl RpcMetrics {
     /// Logs the numbers of failed calls that were only counted in windows that have ended; with `all` also in the current
     /// ones.
     pub(super) fn log_unlogged_failures(&self, all: bool) {
-        let counted = if all { self.failed_calls.take_all() } else { self.failed_calls.take_ended(self.elapsed_ms()) };
+        let counted = if all {
+            self.failed_calls.take_all_counts()
+        } else {
+            self.failed_calls.take_ended_counts(self.elapsed_ms())
+        };
         for ((method, code), count) in counted {
             log_unlogged_failure_count(method, Code::from(code), count);
         }
@@ -84,7 +88,7 @@ impl RpcObserver for RpcMetrics {
         self.metrics.connections.inc_by(change);
     }
 
-    fn stream_count_changed(&self, change: i64) {
+    fn connect_stream_count_changed(&self, change: i64) {
         self.metrics.streams.inc_by(change);
     }
 

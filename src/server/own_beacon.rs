@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::auth::receipt_check::FleetKeys;
+use crate::auth::receipt_check::BeaconFleetKeys;
 use crate::beacon::{
     BeaconRegistry, BeaconSite, BeaconThread, BeaconUdp, PeerBeacon, PeerTrip, RegistryError, run_announcer,
 };
@@ -29,14 +29,14 @@ pub(super) struct RunningBeacon {
 /// Binds the socket of the beacon. Fails if no address of `--beacon-listen` is free.
 pub(super) fn bind_beacon(
     beacon: &OwnBeacon,
-    keys: Option<&FleetKeys>,
+    keys: Option<&BeaconFleetKeys>,
     clock: Arc<dyn Clock>,
     metrics: &Metrics,
 ) -> anyhow::Result<BoundBeacon> {
     let keys = keys.ok_or_else(|| anyhow!("--beacon-listen needs --beacon-fleet-key-file"))?;
     let key = keys.current_beacon_key(beacon.id);
     let key_id = key.key_id();
-    let (addresses, limit) = (beacon.listen.addresses(), beacon.packets_per_second);
+    let (addresses, limit) = (beacon.listen.resolved_addresses(), beacon.packets_per_second);
     let udp = BeaconUdp::bind(addresses, beacon.id, key, limit, clock.clone(), metrics.beacon_packet_counters());
     let udp =
         udp.with_context(|| format!("listen at UDP address {}; choose another --beacon-listen", beacon.listen))?;

@@ -29,7 +29,7 @@ use crate::supervisor::{TaskFailure, TaskSupervisor};
 use crate::telemetry::audit::AuditRecord;
 use crate::telemetry::label::{LoadOutcome, TaskLabel};
 use crate::telemetry::metric::Metrics;
-use crate::watch::{DEFAULT_DEBOUNCE, FileWatcher, watch_paths};
+use crate::watch::{DEFAULT_WATCH_TIMING, FileWatcher, watch_paths};
 
 /// Interval at which expired retired rulesets are purged.
 const RULESET_PURGE_INTERVAL: Duration = Duration::from_secs(5);
@@ -284,6 +284,6 @@ async fn watch_files(
 ) -> anyhow::Result<FileWatcher> {
     let supervisor = supervisor.clone();
     let on_panic = move |panic: &(dyn Any + Send)| drop(supervisor.record_panic(TaskLabel::FileWatcher, panic));
-    let watching = tokio::task::spawn_blocking(move || watch_paths(paths, DEFAULT_DEBOUNCE, on_change, on_panic));
+    let watching = tokio::task::spawn_blocking(move || watch_paths(paths, DEFAULT_WATCH_TIMING, on_change, on_panic));
     watching.await.context("watch files for changes")?.context("watch files for changes")
 }

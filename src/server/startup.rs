@@ -16,11 +16,11 @@ use crate::auth::jwt_signing_key::JwtSigningKey;
 use crate::auth::key_file;
 use crate::auth::match_credential::{self, MatchCredentialKeys};
 use crate::auth::policy::RateLimitKind;
-use crate::auth::public_user_keys::PublicUserKeys;
+use crate::auth::public_user_keys::PublicUserKeySecret;
 use crate::auth::rate_limit::{CallerClass, RateLimits};
 use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
-use crate::config::{Config, ReceiptPrefix, RulesetSource, StoreTarget};
+use crate::config::{Config, ReceiptNetworkSetting, RulesetSource, StoreTarget};
 use crate::domain::id::SiloId;
 use crate::domain::location_privacy::RegionPlaces;
 use crate::engine::rulesets::{RulesetReloader, load_rulesets};
@@ -42,7 +42,7 @@ use crate::server::{self, HealthCheckFn, RunningServer, Server};
 use crate::store::memory::MemoryStore;
 use crate::store::metered::MeteredStore;
 use crate::store::pass_failure::PassFailureFolder;
-use crate::store::postgres::{PostgresStore, ReplicaIdentity};
+use crate::store::postgres::{FireteamReplica, PostgresStore};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::supervisor::TaskSupervisor;
@@ -143,8 +143,8 @@ pub(super) async fn start_supervised_app(
     let monitor_of_notes = disk_monitor.clone();
     let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
     let server = Server::start(server::ServerDeps {
-        listen: config.listen.addresses().to_vec(),
-        operator_listen: config.operator_listen.addresses().to_vec(),
+        listen: config.listen.resolved_addresses().to_vec(),
+        operator_listen: config.operator_listen.resolved_addresses().to_vec(),
         engine: engine.clone(),
         queues: Some(engine.queues().clone()),
         beacons: Some(engine.beacons()),
@@ -184,7 +184,7 @@ struct StartupFiles {
     catalog: Arc<RulesetCatalog>,
     signer: Arc<HmacTokenSigner>,
     match_keys: Arc<MatchCredentialKeys>,
-    user_keys: Arc<PublicUserKeys>,
+    user_keys: Arc<PublicUserKeySecret>,
     beacons: BeaconSettings,
     tls: Option<Arc<ReloadableTlsConfig>>,
     locator: Arc<ReloadableLocator>,
@@ -325,20 +325,20 @@ fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCr
 }
 
 /// Secret of public user keys from its file, which is created on first use; without a file, a random one for this process.
-fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeys> {
+fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeySecret> {
     let new_secret = clock.random_key();
     match &config.user_key_file {
-        Some(path) => key_file::load_or_create_user_keys(path, new_secret).context("load user keys"),
-        None => Ok(PublicUserKeys::new(new_secret)),
+        Some(path) => key_file::load_or_create_public_user_key_secret(path, new_secret).context("load user keys"),
+        None => Ok(PublicUserKeySecret::new(new_secret)),
     }
 }
 
 /// Keys of beacons' receipts from their file, which is created on first use; without a file there are no beacons.
 fn load_beacon_settings(config: &Config, clock: &dyn Clock) -> anyhow::Result<BeaconSettings> {
-    let load = |path| key_file::load_or_create_fleet_keys(path, clock.random_key()).context("load fleet keys");
+    let load = |path| key_file::load_or_create_beacon_fleet_keys(path, clock.random_key()).context("load fleet keys");
     let prefix_rule = match config.receipt_prefix {
-        ReceiptPrefix::Strict => ReceiptPrefixRule::Strict,
-        ReceiptPrefix::Place => ReceiptPrefixRule::Place,
+        ReceiptNetworkSetting::Strict => ReceiptPrefixRule::Strict,
+        ReceiptNetworkSetting::Place => ReceiptPrefixRule::Place,
     };
     Ok(BeaconSettings {
         fleet_keys: config.beacon_fleet_key_file.as_deref().map(load).transpose()?,
@@ -359,13 +359,13 @@ fn bind_own_beacon(
 }
 
 /// Fails if the servers of a database name users by another secret: a player would have two keys in one match.
-async fn check_user_keys(config: &Config, store: &dyn Store, user_keys: &PublicUserKeys) -> anyhow::Result<()> {
+async fn check_user_keys(config: &Config, store: &dyn Store, user_keys: &PublicUserKeySecret) -> anyhow::Result<()> {
     let Some(path) = config.user_key_file.as_ref().filter(|_| matches!(config.store, StoreTarget::Postgres(_))) else {
         return Ok(());
     };
     let secret_id = user_keys.secret_fingerprint();
     let recorded =
-        retry_at_startup("record the user key", async || store.record_user_key_secret(secret_id).await).await;
+        retry_at_startup("record the user key", async || store.record_user_key_secret_id(secret_id).await).await;
     if recorded.context("record the user key")? == secret_id {
         return Ok(());
     }
@@ -408,7 +408,7 @@ fn rate_limits(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) 
             metrics.rate_limited.get_or_create(&(role, limit)).inc();
         }
     };
-    RateLimits::new(&config.rate_limit_rules().unwrap_or_default(), clock.clone(), Box::new(count))
+    RateLimits::new(&config.effective_rate_limits().unwrap_or_default(), clock.clone(), Box::new(count))
 }
 
 /// Opens the audit log. A file that cannot be written ends the startup.
@@ -456,7 +456,7 @@ async fn open_store(
         StoreTarget::Postgres(url) => {
             let [replica_id, _] = u64_halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
-            let replica = ReplicaIdentity { id: replica_id, silos };
+            let replica = FireteamReplica { id: replica_id, silos };
             let unknown_parameters = url.unknown_parameter_count();
             if unknown_parameters > 0 {
                 tracing::warn!(
@@ -464,7 +464,7 @@ async fn open_store(
                     "parameters of the store URL ignored, the driver does not know them"
                 );
             }
-            let store = PostgresStore::open_supervised(&url.expose_password(), replica, supervisor).await?;
+            let store = PostgresStore::open_supervised(&url.driver_url_with_password(), replica, supervisor).await?;
             synchronize_clock(&store, clock).await?;
             Arc::new(store)
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::api::client_address::TcpFloor;
+use crate::api::client_address::TcpRoundTripFloor;
 
 /// Interval of samples. The kernel forgets a minimum after five minutes.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -36,13 +36,13 @@ impl ObservedStream for tokio::io::DuplexStream {
 /// Samples of one connection.
 #[derive(Debug)]
 pub struct FloorObserver {
-    floor: TcpFloor,
+    floor: TcpRoundTripFloor,
     next_sample_at: Instant,
 }
 
 impl FloorObserver {
     /// Observer whose samples go to `floor`, with a first one of the handshake.
-    pub fn new(floor: TcpFloor, stream: &impl ObservedStream) -> Self {
+    pub fn new(floor: TcpRoundTripFloor, stream: &impl ObservedStream) -> Self {
         let mut observer = Self { floor, next_sample_at: Instant::now() };
         observer.sample_if_due(stream);
         observer
@@ -118,7 +118,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (connected, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (_connected, (stream, _)) = (connected.unwrap(), accepted.unwrap());
-        let floor = TcpFloor::default();
+        let floor = TcpRoundTripFloor::default();
         assert_eq!(floor.known_floor_us(), None);
         let _observer = FloorObserver::new(floor.clone(), &stream);
         let us = floor.known_floor_us().expect("a sample of the handshake");
@@ -134,7 +134,7 @@ mod tests {
                 Some(self.0)
             }
         }
-        let floor = TcpFloor::default();
+        let floor = TcpRoundTripFloor::default();
         let mut observer = FloorObserver { floor: floor.clone(), next_sample_at: Instant::now() };
         for (sample, expected) in [(30_000, 30_000), (20_000, 20_000), (40_000, 20_000), (0, 20_000)] {
             observer.next_sample_at = Instant::now();

@@ -16,7 +16,8 @@ use async_trait::async_trait;
 
 pub(in crate::store) use self::owner::UserTraces;
 pub use self::owner::{
-    AdvertLimitPolicy, AdvertOwner, LimitPerClientAndAccount, OwnerKey, PartyKey, ReservationLimit, ReservationOwner,
+    AdvertLimitPolicy, AdvertOwner, LimitPerClientAndAccount, OwnerKey, ReservationLimit, ReservationOwner,
+    ReservedPartyKey,
 };
 
 use crate::domain::advertisement::Advertisement;
@@ -237,7 +238,7 @@ impl AdvertWrite {
     }
 
     /// Whether this compares or replaces the digest of the request that created the advertisement.
-    pub(in crate::store) fn compares_create_digest(&self) -> bool {
+    pub(in crate::store) fn needs_create_digest(&self) -> bool {
         match self {
             AdvertWrite::Publish { create_digest, .. } | AdvertWrite::ExtendTtl { create_digest, .. } => {
                 create_digest.is_some()
@@ -248,7 +249,7 @@ impl AdvertWrite {
     }
 
     /// Whether this can remove the advertisement.
-    pub(in crate::store) fn removes_advertisement(&self) -> bool {
+    pub(in crate::store) fn may_remove_advertisement(&self) -> bool {
         matches!(self, AdvertWrite::Delete { .. } | AdvertWrite::Expire { .. })
     }
 

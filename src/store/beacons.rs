@@ -41,7 +41,7 @@ pub struct BeaconJson {
 
 impl BeaconJson {
     /// Its place; `None` for degrees that are no place.
-    pub fn place(&self) -> Option<Locality> {
+    pub fn locality(&self) -> Option<Locality> {
         Locality::from_degrees(self.latitude, self.longitude)
     }
 

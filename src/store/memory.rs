@@ -21,7 +21,7 @@ use crate::store::beacons::StoredBeacon;
 use crate::store::outages::StoredOutages;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::ruleset_copies::RulesetCopyRows;
-use crate::store::statistics::count_rows::CountRows;
+use crate::store::statistics::count_rows::StatisticRows;
 
 /// In-memory store. One lock guards the advertisements and one the queues; no code waits while it holds either.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub struct MemoryStore {
     ruleset_copies: Mutex<RulesetCopyRows>,
     allocation_offers: Mutex<BTreeMap<MatchId, StoredOffer>>,
     outages: Mutex<StoredOutages>,
-    statistics: Mutex<CountRows>,
+    statistics: Mutex<StatisticRows>,
 }
 
 impl MemoryStore {

@@ -69,17 +69,17 @@ impl<M: StoreObserver> Store for MeteredStore<M> {
         result
     }
 
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
+    async fn commit_adverts(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
         let started = self.observer.monotonic_time();
-        let result = self.inner.commit(batch).await;
+        let result = self.inner.commit_adverts(batch).await;
         let duration = self.record_operation("commit", started, result.is_ok(), batch.len());
         self.observer.on_transaction(transaction_label(batch), duration);
         result
     }
 
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+    async fn purge_tombstones_and_reservations(&self, now: UnixMs) -> Result<(), StoreError> {
         let started = self.observer.monotonic_time();
-        let result = self.inner.purge(now).await;
+        let result = self.inner.purge_tombstones_and_reservations(now).await;
         self.record_operation("purge", started, result.is_ok(), 0);
         result
     }
@@ -96,16 +96,16 @@ impl<M: StoreObserver> Store for MeteredStore<M> {
         self.inner.list_advertisement_ids(first, limit).await
     }
 
-    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
-        self.inner.open_feed().await
+    async fn open_advert_feed(&self) -> Option<Box<dyn AdvertFeed>> {
+        self.inner.open_advert_feed().await
     }
 
     fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {
         self.inner.unknown_row_counts()
     }
 
-    fn is_writable(&self) -> bool {
-        self.inner.is_writable()
+    fn is_format_writable(&self) -> bool {
+        self.inner.is_format_writable()
     }
 
     async fn close(&self) {
@@ -157,8 +157,12 @@ impl<M: StoreObserver> UserDataStore for MeteredStore<M> {
         self.inner.read_given_feedback(user, after, limit).await
     }
 
-    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
-        self.inner.user_log_name(user, new_name).await
+    async fn get_or_insert_user_log_name(
+        &self,
+        user: UserKey,
+        new_name: Option<[u8; 16]>,
+    ) -> Result<Option<[u8; 16]>, StoreError> {
+        self.inner.get_or_insert_user_log_name(user, new_name).await
     }
 
     async fn request_erasure_cleanup(&self, now: UnixMs) -> Result<(), StoreError> {
@@ -169,8 +173,8 @@ impl<M: StoreObserver> UserDataStore for MeteredStore<M> {
         self.inner.clean_up_erasures().await
     }
 
-    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
-        self.inner.record_user_key_secret(secret_id).await
+    async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError> {
+        self.inner.record_user_key_secret_id(secret_id).await
     }
 }
 
@@ -276,8 +280,8 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.acquire_leases(queues, for_ms).await
     }
 
-    async fn lowest_lease_format(&self) -> Result<i64, StoreError> {
-        self.inner.lowest_lease_format().await
+    async fn lowest_store_format(&self) -> Result<i64, StoreError> {
+        self.inner.lowest_store_format().await
     }
 
     async fn release_leases(&self) -> Result<(), StoreError> {
@@ -328,12 +332,12 @@ mod tests {
         let store = MeteredStore::new(Arc::new(MemoryStore::new()), Arc::clone(&log));
         let advertisement_id = AdvertisementId::from_bytes([1; 16]);
         let delete = AdvertWrite::Delete { advertisement_id, tombstone_until: UnixMs(9) };
-        let committed = store.commit(&[delete.clone(), delete.clone()]).await.unwrap();
+        let committed = store.commit_adverts(&[delete.clone(), delete.clone()]).await.unwrap();
         assert_eq!(committed.outcomes, [WriteOutcome::Applied, WriteOutcome::Applied]);
         let expire = AdvertWrite::Expire { advertisement_id, now: UnixMs(1), expected_version: None };
-        store.commit(&[delete, expire]).await.unwrap();
+        store.commit_adverts(&[delete, expire]).await.unwrap();
         assert_eq!(store.load_advertisements(UnixMs(1)).await.unwrap(), []);
-        store.purge(UnixMs(1)).await.unwrap();
+        store.purge_tombstones_and_reservations(UnixMs(1)).await.unwrap();
         store.close().await;
         let calls = log.0.lock().unwrap().1.clone();
         assert_eq!(

@@ -40,7 +40,7 @@ pub struct ServerSignOfLife {
 
 impl ServerSignOfLife {
     /// Mark of the only server of a store.
-    pub(super) fn mark_of_only_server(alive_at: UnixMs) -> Self {
+    pub(super) fn of_only_server(alive_at: UnixMs) -> Self {
         Self { is_own: true, alive_at, is_stopped: false }
     }
 }

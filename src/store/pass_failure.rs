@@ -37,7 +37,7 @@ pub const PASS_FAILURE_FILES_MAX: usize = 16;
 pub const PASS_FAILURE_FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Version of the format.
-const FORMAT: u32 = 2;
+const FORMAT_VERSION: u32 = 2;
 
 const FILE_PREFIX: &str = "pass-";
 const FILE_SUFFIX: &str = ".json";
@@ -210,7 +210,7 @@ impl PassRecord {
             Some((numbers.number(user)?, played.attribute.clone(), played.value.clone(), started_at.0))
         };
         Self {
-            format: FORMAT,
+            format: FORMAT_VERSION,
             panic: panic.to_owned(),
             ruleset_xml: input.ruleset.source_xml.to_string(),
             silo: silo.0,
@@ -233,8 +233,11 @@ impl PassRecord {
     /// Decodes the text of a file. Fails if it has another format.
     pub fn decode(text: &str) -> io::Result<Self> {
         let record: Self = serde_json::from_str(text).map_err(io::Error::other)?;
-        if record.format != FORMAT {
-            return Err(io::Error::other(format!("format {} is unknown; this version reads {FORMAT}", record.format)));
+        if record.format != FORMAT_VERSION {
+            return Err(io::Error::other(format!(
+                "format {} is unknown; this version reads {FORMAT_VERSION}",
+                record.format
+            )));
         }
         Ok(record)
     }

@@ -29,9 +29,9 @@ use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::statements::READ_DATABASE_TIME;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
-use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
+use crate::store::postgres::connection::write_session::{WriteSession, run_with_exclusive_session};
 use crate::store::postgres::queues::statements::ABANDON_BATCH as ABANDON_QUEUE_BATCH;
-pub use crate::store::postgres::replica_identity::ReplicaIdentity;
+pub use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::rows;
 use crate::store::unknown_rows::UnknownRows;
 use crate::store::writer_version::WriterGate;
@@ -41,7 +41,7 @@ use crate::supervisor::TaskSupervisor;
 #[derive(Debug)]
 pub struct PostgresStore {
     options: PgConnectOptions,
-    replica: ReplicaIdentity,
+    replica: FireteamReplica,
     advert_session: Arc<Mutex<WriteSession>>,
     /// Session for queue batches, so that they do not wait for advertisement batches.
     queue_session: Arc<Mutex<WriteSession>>,
@@ -61,14 +61,14 @@ impl PostgresStore {
     ///
     /// Errors, each with the remedy: `Unavailable` if the database does not answer. `Incompatible` if a newer server
     /// changed the schema, or if the database would acknowledge a commit before it is durable.
-    pub async fn open(url: &str, replica: ReplicaIdentity) -> Result<Self, StoreError> {
+    pub async fn open(url: &str, replica: FireteamReplica) -> Result<Self, StoreError> {
         Self::open_supervised(url, replica, &TaskSupervisor::default()).await
     }
 
     /// Connects as `open` does. `supervisor` restarts the listeners after a panic.
     pub async fn open_supervised(
         url: &str,
-        replica: ReplicaIdentity,
+        replica: FireteamReplica,
         supervisor: &TaskSupervisor,
     ) -> Result<Self, StoreError> {
         let options = open::connect_options(url)?;
@@ -100,7 +100,7 @@ impl PostgresStore {
 
     /// Time of the database's clock, to set the server's clock at startup.
     pub async fn database_time(&self) -> Result<UnixMs, StoreError> {
-        self.run_exclusive(|mut session| async move {
+        self.run_with_advert_session(|mut session| async move {
             let now_ms: i64 = query_within!(session.connection, OPERATION_TIMEOUT, "reading the time", |connection| {
                 sqlx::query_scalar(READ_DATABASE_TIME).fetch_one(&mut *connection)
             })?;
@@ -110,7 +110,7 @@ impl PostgresStore {
     }
 
     /// Runs `operation` in its own task with exclusive access to the advertisement session.
-    async fn run_exclusive<T, V>(
+    async fn run_with_advert_session<T, V>(
         &self,
         operation: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
     ) -> Result<T, StoreError>
@@ -118,6 +118,6 @@ impl PostgresStore {
         T: Send + 'static,
         V: Future<Output = Result<T, StoreError>> + Send,
     {
-        run_exclusive_on(&self.advert_session, operation).await
+        run_with_exclusive_session(&self.advert_session, operation).await
     }
 }

@@ -33,7 +33,7 @@ pub use self::consents::{CONSENT_RETENTION_AFTER_EXPIRY_MS, ConsentConsumer, Gra
 pub use self::lease_holders::LiveServers;
 pub use self::queue_key::QueueKey;
 pub use self::queue_outcome::QueueOutcome;
-pub use self::queue_write::{ERASED_ROWS_MAX, QueueWrite, UserErasure, transaction_label};
+pub use self::queue_write::{ERASED_ROWS_PER_KIND_MAX, QueueWrite, UserErasure, transaction_label};
 pub use self::records::{RatingRow, ReadyCheckCooldowns, StoredTicket, TicketState};
 
 use crate::domain::id::{MatchId, RatingKey, SetId, TicketId, UserKey};
@@ -200,7 +200,7 @@ pub trait QueueStore: Send + Sync + 'static {
     }
 
     /// Lowest store format version of the live servers.
-    async fn lowest_lease_format(&self) -> Result<i64, StoreError> {
+    async fn lowest_store_format(&self) -> Result<i64, StoreError> {
         Ok(STORE_FORMAT_VERSION)
     }
 

@@ -14,7 +14,7 @@ use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body;
-use crate::store::adverts::{OwnerKey, PartyKey, Reservation, ReservationOwner, ReservationState};
+use crate::store::adverts::{OwnerKey, Reservation, ReservationOwner, ReservationState, ReservedPartyKey};
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
 
@@ -50,7 +50,7 @@ impl<'a> AdvertisementRow<'a> {
             expires_ms: to_ms(expires_at),
             join_seats: i64::from(advertisement.session.join_seats),
             ttl_ms: advertisement.ttl_ms.map(|ttl_ms| i64::from(ttl_ms.get())),
-            beacon_vector: advertisement.session.published_vector().map(|it| blob_with_checksum(it.encode())),
+            beacon_vector: advertisement.session.published_beacon_vector().map(|it| blob_with_checksum(it.encode())),
             body: row_body::encode_advertisement(advertisement).into(),
             connect_data: (&*advertisement.connect_data).into(),
         }
@@ -78,7 +78,7 @@ impl<'a> AdvertisementRow<'a> {
         let kind = match self.kind {
             0 => AdvertisementKind::Session,
             1 => AdvertisementKind::GameServer,
-            other => return Err(unknown_row("advertisement", "kind", format!("unknown kind {other}"))),
+            other => return Err(unknown_row_error("advertisement", "kind", format!("unknown kind {other}"))),
         };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let join_seats = u16::try_from(self.join_seats).map_err(|error| corrupt("join_seats", error.to_string()))?;
@@ -93,10 +93,10 @@ impl<'a> AdvertisementRow<'a> {
         advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
         advertisement.session.join_seats = join_seats;
         advertisement.ttl_ms = ttl_ms;
-        let vector = self.beacon_vector.as_deref().map(|blob| blob_of_checksum("advertisement", "beacon_vector", blob));
+        let vector = self.beacon_vector.as_deref().map(|blob| verified_blob("advertisement", "beacon_vector", blob));
         // One of a newer version counts as none, as an expired one does.
         let vector = vector.transpose()?.and_then(PublishedVector::decode);
-        advertisement.session.set_published_vector(vector);
+        advertisement.session.set_published_beacon_vector(vector);
         advertisement.connect_data = self.connect_data.into();
         Ok(advertisement)
     }
@@ -116,7 +116,7 @@ pub(super) struct AdvertRowForWrites {
 
 /// Element of the first row of `statements::BEGIN_AND_READ`: index of the id asked for; `n`, `since_ms`, `expires_ms`
 /// and `join_seats` of the advertisement; `expires_ms` of the heartbeat; `until_ms` of the tombstone.
-type FoundRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+type AdvertLookupRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 /// Advertisement or tombstone found for an id.
 pub(super) struct AdvertOrTombstone {
@@ -129,12 +129,12 @@ pub(super) struct AdvertOrTombstone {
 /// Decodes the first row of `statements::BEGIN_AND_READ`.
 pub(super) fn decode_adverts_and_tombstones(json: &str) -> Result<Vec<AdvertOrTombstone>, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
-    let rows: Vec<FoundRow> = serde_json::from_str(json).map_err(|error| corrupt("n", error.to_string()))?;
-    rows.into_iter().map(decode_lookup).collect()
+    let rows: Vec<AdvertLookupRow> = serde_json::from_str(json).map_err(|error| corrupt("n", error.to_string()))?;
+    rows.into_iter().map(decode_advert_lookup).collect()
 }
 
-fn decode_lookup(
-    (key_index, n, since, expires, seats, heartbeat, until): FoundRow,
+fn decode_advert_lookup(
+    (key_index, n, since, expires, seats, heartbeat, until): AdvertLookupRow,
 ) -> Result<AdvertOrTombstone, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let advertisement = match (n, since, expires, seats) {
@@ -155,12 +155,12 @@ pub(super) fn decode_owned_adverts(
     json: &str,
 ) -> Result<Vec<(AdvertisementId, OwnerKey, AdvertOrTombstone)>, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
-    let rows: Vec<(FoundRow, &str, &str)> =
+    let rows: Vec<(AdvertLookupRow, &str, &str)> =
         serde_json::from_str(json).map_err(|error| corrupt("owner", error.to_string()))?;
-    let decode = |(row, id, owner): (FoundRow, &str, &str)| {
+    let decode = |(row, id, owner): (AdvertLookupRow, &str, &str)| {
         let id = AdvertisementId::parse(id).ok_or_else(|| corrupt("advertisement_id", "length is not 16".into()))?;
         let owner = UserKey::parse(owner).ok_or_else(|| corrupt("owner", "length is not 16".into()))?;
-        Ok((id, OwnerKey::from_bytes(*owner.as_bytes()), decode_lookup(row)?))
+        Ok((id, OwnerKey::from_bytes(*owner.as_bytes()), decode_advert_lookup(row)?))
     };
     rows.into_iter().map(decode).collect()
 }
@@ -254,7 +254,7 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
             0 => ReservationState::Held,
             1 => ReservationState::Confirmed,
             2 => ReservationState::Ended,
-            other => return Err(unknown_row("reservation", "state", format!("unknown state {other}"))),
+            other => return Err(unknown_row_error("reservation", "state", format!("unknown state {other}"))),
         },
         has_joined: encoded.joined,
         deadline: from_ms(encoded.deadline_ms),
@@ -264,11 +264,11 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
 
 /// Owner from its two columns; `None` unless both have a value.
 pub(super) fn decode_reservation_owner(owner: Option<[u8; 16]>, party: Option<[u8; 16]>) -> Option<ReservationOwner> {
-    Some(ReservationOwner { client: OwnerKey::from_bytes(owner?), party: PartyKey::from_bytes(party?) })
+    Some(ReservationOwner { client: OwnerKey::from_bytes(owner?), party: ReservedPartyKey::from_bytes(party?) })
 }
 
 /// Error for a value that only a newer server writes.
-pub(super) fn unknown_row(table: &'static str, column: &'static str, reason: String) -> StoreError {
+pub(super) fn unknown_row_error(table: &'static str, column: &'static str, reason: String) -> StoreError {
     StoreError::UnknownRow { table, column, reason }
 }
 
@@ -277,7 +277,7 @@ pub(super) fn unknown_row(table: &'static str, column: &'static str, reason: Str
 pub(super) fn body_error(table: &'static str, error: &serde_json::Error) -> StoreError {
     let reason = error.to_string();
     if reason.starts_with("unknown ") {
-        unknown_row(table, "body", reason)
+        unknown_row_error(table, "body", reason)
     } else {
         StoreError::CorruptRow { table, column: "body", reason }
     }
@@ -300,7 +300,7 @@ pub(super) fn blob_with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Bytes of a column without the checksum at their end, which must match.
-pub(super) fn blob_of_checksum<'a>(
+pub(super) fn verified_blob<'a>(
     table: &'static str,
     column: &'static str,
     blob: &'a [u8],

@@ -13,7 +13,7 @@ use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 
 /// Set and hash of a ruleset.
-pub type SetAndRulesetHash = (SetId, RulesetHash);
+pub type RulesetKey = (SetId, RulesetHash);
 
 /// Ruleset as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct RulesetCopy {
 
 impl RulesetCopy {
     /// Set and hash.
-    pub fn key(&self) -> SetAndRulesetHash {
+    pub fn key(&self) -> RulesetKey {
         (self.set_id, self.hash)
     }
 
@@ -86,7 +86,7 @@ pub trait RulesetCopyStore: Send + Sync + 'static {
 
 /// Rows of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RulesetCopyRows(pub(super) BTreeMap<SetAndRulesetHash, RulesetCopy>);
+pub(super) struct RulesetCopyRows(pub(super) BTreeMap<RulesetKey, RulesetCopy>);
 
 /// Rulesets that tickets and matches use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(super) struct UsedRulesets {
     /// Sets with a ticket that has not ended. They use the set's latest ruleset.
     pub(super) ticket_sets: BTreeSet<SetId>,
     /// Rulesets of matches, also of ended ones: their results can still be reported.
-    pub(super) match_rulesets: BTreeSet<SetAndRulesetHash>,
+    pub(super) match_rulesets: BTreeSet<RulesetKey>,
 }
 
 /// Difference between two states of the table.
@@ -104,7 +104,7 @@ pub(super) struct RulesetCopyChanges {
     pub(super) upserted: Vec<RulesetCopy>,
     /// Rows with the same text and other values. Databases need not write the text again.
     pub(super) updated: Vec<RulesetCopy>,
-    pub(super) deleted: Vec<SetAndRulesetHash>,
+    pub(super) deleted: Vec<RulesetKey>,
 }
 
 impl RulesetCopyRows {
@@ -160,7 +160,7 @@ impl RulesetCopyRows {
 
     /// Deletes the rows that the report purges.
     pub(super) fn purge(&mut self, report: &RulesetReport, used: &UsedRulesets) {
-        let mut latest: BTreeMap<SetId, (UnixMs, SetAndRulesetHash)> = BTreeMap::new();
+        let mut latest: BTreeMap<SetId, (UnixMs, RulesetKey)> = BTreeMap::new();
         for copy in self.0.values() {
             let entry = latest.entry(copy.set_id).or_insert((copy.active_at, copy.key()));
             *entry = (*entry).max((copy.active_at, copy.key()));

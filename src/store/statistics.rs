@@ -34,10 +34,10 @@ pub const STATISTICS_PURGED_MAX: i64 = 10_000;
 pub const STATISTICS_KEYS_READ_MAX: usize = 4_096;
 
 /// Maximum rows that one statement returns: the keys with all buckets.
-pub(super) const STATISTICS_ROWS_PER_STATEMENT_MAX: i64 = 100_000;
+pub(super) const STATISTICS_ROWS_READ_PER_STATEMENT_MAX: i64 = 100_000;
 
 /// Hours that one statement reads. A week of a server's rows takes seconds, in which others must not wait.
-pub(super) const STATISTICS_HOURS_PER_STATEMENT_MAX: u64 = 3;
+pub(super) const STATISTICS_HOURS_READ_PER_STATEMENT_MAX: u64 = 3;
 
 /// Values of one hour, key and bucket.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +162,7 @@ impl TotalsBuilder {
 
     /// Ends a part of the period, of which a statement returned `row_count` rows in the order of their keys.
     pub(super) fn end_part(&mut self, row_count: usize) {
-        self.truncated |= STATISTICS_ROWS_PER_STATEMENT_MAX <= row_count as i64;
+        self.truncated |= STATISTICS_ROWS_READ_PER_STATEMENT_MAX <= row_count as i64;
     }
 
     /// Totals of all parts.
@@ -174,7 +174,7 @@ impl TotalsBuilder {
 impl StatisticsQuery {
     /// Parts of the period, one for each statement: its first hour, and the time before which its last hour begins.
     pub(super) fn parts(self) -> impl Iterator<Item = (UnixMs, UnixMs)> {
-        const PART_MS: u64 = STATISTICS_HOURS_PER_STATEMENT_MAX * STATISTICS_HOUR_MS;
+        const PART_MS: u64 = STATISTICS_HOURS_READ_PER_STATEMENT_MAX * STATISTICS_HOUR_MS;
         let part_count = self.until.ms_since(self.from).div_ceil(PART_MS);
         let part = move |from: UnixMs| (from, from.plus_ms(PART_MS).min(self.until));
         (0..part_count).map(move |number| part(self.from.plus_ms(number * PART_MS)))
@@ -184,16 +184,16 @@ impl StatisticsQuery {
 impl StatisticsBatch {
     /// Hours before this one are purged, of all kinds.
     pub(super) fn long_retention_cutoff(&self) -> UnixMs {
-        self.hours_before(RULESET_STATISTICS_RETENTION_MS)
+        self.first_hour_kept(RULESET_STATISTICS_RETENTION_MS)
     }
 
     /// Hours before this one are purged, except of the kinds that compare rulesets.
     pub(super) fn short_retention_cutoff(&self) -> UnixMs {
-        self.hours_before(STATISTICS_RETENTION_MS)
+        self.first_hour_kept(STATISTICS_RETENTION_MS)
     }
 
     /// First hour of a period of this length, which a query includes.
-    fn hours_before(&self, period_ms: u64) -> UnixMs {
+    fn first_hour_kept(&self, period_ms: u64) -> UnixMs {
         UnixMs((self.now.0 - self.now.0 % STATISTICS_HOUR_MS).saturating_sub(period_ms))
     }
 

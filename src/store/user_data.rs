@@ -58,7 +58,11 @@ pub trait UserDataStore: Send + Sync + 'static {
 
     /// Name of a user in logs. A user without one gets `new_name`, if it is given. The name is random and goes with the user's
     /// erasure: then nothing leads from the user to the log lines.
-    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError>;
+    async fn get_or_insert_user_log_name(
+        &self,
+        user: UserKey,
+        new_name: Option<[u8; 16]>,
+    ) -> Result<Option<[u8; 16]>, StoreError>;
 
     /// Remembers that a user is being erased, so that [`clean_up_erasures`](Self::clean_up_erasures) has to run, also after a
     /// crash.
@@ -69,5 +73,5 @@ pub trait UserDataStore: Send + Sync + 'static {
     async fn clean_up_erasures(&self) -> Result<bool, StoreError>;
 
     /// Records the id of the secret of public user keys, if none is recorded. Returns the recorded one.
-    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError>;
+    async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError>;
 }

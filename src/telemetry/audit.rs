@@ -18,13 +18,13 @@ use crate::telemetry::event_sampler::{EventSampler, Sampled};
 pub const AUDIT_LOG_TARGET: &str = "fireteam::audit";
 
 /// Action in the record of rejected calls that were only counted.
-pub const COUNTED_CALLS_ACTION: &str = "rejected calls";
+pub const COUNTED_REJECTIONS_ACTION: &str = "rejected calls";
 
 /// Time in which one rejected call of each kind is recorded; the others are counted.
 const REJECTION_WINDOW_MS: u64 = 60_000;
 
 /// Full files of rejected calls that are kept.
-const REJECTED_FILES_MAX: usize = 4;
+const FULL_REJECTION_FILES_MAX: usize = 4;
 
 /// Callback that returns the current time.
 pub type NowFn = Box<dyn Fn() -> UnixMs + Send + Sync>;
@@ -38,7 +38,7 @@ pub struct AuditRecord {
     pub subject: Option<String>,
     /// Issuer of the token; `tls` for a certificate.
     pub issuer: Option<String>,
-    /// Method name of an operator call, `rulesets edited`, or `COUNTED_CALLS_ACTION`.
+    /// Method name of an operator call, `rulesets edited`, or `COUNTED_REJECTIONS_ACTION`.
     pub action: &'static str,
     /// Target of the action: a file, or the problems per file; may be empty.
     pub target: String,
@@ -138,7 +138,7 @@ impl AuditLog {
     /// current ones. Blocks until a deadline.
     pub fn append_counted_rejections(&self, all: bool) -> io::Result<()> {
         let now_ms = (self.now)().0;
-        let counted = if all { self.rejections.take_all() } else { self.rejections.take_ended(now_ms) };
+        let counted = if all { self.rejections.take_all_counts() } else { self.rejections.take_ended_counts(now_ms) };
         // A number that could not be written to the file is in the log.
         let results: Vec<io::Result<()>> =
             counted.into_iter().map(|(kind, count)| self.append_counted(kind, count)).collect();
@@ -152,7 +152,7 @@ impl AuditLog {
         let request_id = self.next_request_id();
         let record = AuditRecord {
             role,
-            action: COUNTED_CALLS_ACTION,
+            action: COUNTED_REJECTIONS_ACTION,
             outcome,
             count: Some(count),
             request_id,
@@ -180,7 +180,7 @@ impl AuditFiles {
         };
         Ok(Self {
             actions: open(settings.file.clone(), settings.full_files_max)?,
-            rejections: open(rejections_path(&settings.file), REJECTED_FILES_MAX)?,
+            rejections: open(rejections_path(&settings.file), FULL_REJECTION_FILES_MAX)?,
         })
     }
 }

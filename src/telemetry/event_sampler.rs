@@ -56,16 +56,16 @@ impl<K: Copy + Ord> EventSampler<K> {
     }
 
     /// Takes the kinds whose window has ended with events that were only counted, with their numbers.
-    pub fn take_ended(&self, now_ms: u64) -> Vec<(K, u64)> {
-        self.take(|window| self.is_over(window, now_ms))
+    pub fn take_ended_counts(&self, now_ms: u64) -> Vec<(K, u64)> {
+        self.take_counts(|window| self.is_over(window, now_ms))
     }
 
     /// Takes the numbers of all events that were only counted.
-    pub fn take_all(&self) -> Vec<(K, u64)> {
-        self.take(|_| true)
+    pub fn take_all_counts(&self) -> Vec<(K, u64)> {
+        self.take_counts(|_| true)
     }
 
-    fn take(&self, is_due: impl Fn(&Window) -> bool) -> Vec<(K, u64)> {
+    fn take_counts(&self, is_due: impl Fn(&Window) -> bool) -> Vec<(K, u64)> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = Vec::new();
         for (kind, window) in windows.iter_mut().filter(|(_, window)| window.counted > 0) {
@@ -92,12 +92,12 @@ mod tests {
         let write = Sampled::Write { counted: 0 };
         assert_eq!([5, 6, 7, 8].map(|now| sampler.sample("a", now)), [write, write, Sampled::Count, Sampled::Count]);
         assert_eq!(sampler.sample("b", 8), write, "each kind has its own window");
-        assert_eq!(sampler.take_ended(60_004), []);
+        assert_eq!(sampler.take_ended_counts(60_004), []);
         assert_eq!(sampler.sample("a", 60_005), Sampled::Write { counted: 2 });
         assert_eq!(sampler.sample("a", 60_006), write);
         assert_eq!(sampler.sample("a", 60_007), Sampled::Count);
-        assert_eq!(sampler.take_ended(120_005), [("a", 1)]);
-        assert_eq!(sampler.take_ended(120_005), [], "each event is in one number");
+        assert_eq!(sampler.take_ended_counts(120_005), [("a", 1)]);
+        assert_eq!(sampler.take_ended_counts(120_005), [], "each event is in one number");
         assert_eq!(sampler.sample("b", 1), write, "the clock was set back");
     }
 
@@ -112,10 +112,10 @@ mod tests {
                 Sampled::Count => {}
             }
             if at % 50 == 0 {
-                counted += sampler.take_ended(at).iter().map(|(_, count)| count).sum::<u64>();
+                counted += sampler.take_ended_counts(at).iter().map(|(_, count)| count).sum::<u64>();
             }
         }
-        counted += sampler.take_all().iter().map(|(_, count)| count).sum::<u64>();
+        counted += sampler.take_all_counts().iter().map(|(_, count)| count).sum::<u64>();
         assert_eq!(written + counted, 1_000);
     }
 }

@@ -65,12 +65,12 @@ fn parse_level_filter(level: &str) -> Result<EnvFilter, LogError> {
 }
 
 /// Budget of the log and the clock that it uses.
-type TimedBudget = Arc<(LogByteBudget, NowFn)>;
+type BudgetAndClock = Arc<(LogByteBudget, NowFn)>;
 
 #[derive(Clone)]
 struct LogLineWriterFactory {
     json: bool,
-    budget: TimedBudget,
+    budget: BudgetAndClock,
 }
 
 impl MakeWriter<'_> for LogLineWriterFactory {
@@ -100,7 +100,7 @@ impl LogLineWriterFactory {
 struct LogLineWriter {
     json: bool,
     importance: LineImportance,
-    budget: TimedBudget,
+    budget: BudgetAndClock,
 }
 
 impl Write for LogLineWriter {

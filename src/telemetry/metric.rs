@@ -71,7 +71,7 @@ macro_rules! metrics {
         ];
 
         impl Metrics {
-            fn with_registry(mut registry: Registry) -> Self {
+            fn register_all(mut registry: Registry) -> Self {
                 $(
                     let $field: $type = $make;
                     register_metric(&mut registry, $kind, $name, $help, $field.clone());
@@ -239,7 +239,7 @@ impl Metrics {
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         // The encoder appends `_info` to the name.
         registry.register("fireteam_build", "Always 1; the label is the version of the server", build);
-        let metrics = Self::with_registry(registry);
+        let metrics = Self::register_all(registry);
         metrics.create_series();
         metrics
     }

@@ -11,7 +11,7 @@ use crate::files::{READ_DEADLINE, open_regular_file, read_start, run_with_deadli
 
 /// Files up to this size are read, bytes. Larger files are compared by size, modification time and inode: reading
 /// hundreds of megabytes every few seconds would cost too much.
-const HASHED_FILE_BYTES_MAX: u64 = 1 << 20;
+const FULLY_HASHED_FILE_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of entries read of one directory.
 const DIRECTORY_ENTRIES_MAX: usize = 4096;
 
@@ -46,9 +46,9 @@ fn hash_paths(paths: &[PathBuf]) -> u64 {
 fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
     // Follows symbolic links: the files of a ConfigMap are links.
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() && metadata.len() <= HASHED_FILE_BYTES_MAX => {
+        Ok(metadata) if metadata.is_file() && metadata.len() <= FULLY_HASHED_FILE_BYTES_MAX => {
             let file = open_regular_file(path, OpenOptions::new().read(true));
-            file.and_then(|file| read_start(&file, HASHED_FILE_BYTES_MAX)).ok().hash(hasher)
+            file.and_then(|file| read_start(&file, FULLY_HASHED_FILE_BYTES_MAX)).ok().hash(hasher)
         }
         Ok(metadata) if metadata.is_file() => metadata_fingerprint(&metadata).hash(hasher),
         Ok(_) | Err(_) => 0_u8.hash(hasher),
@@ -64,7 +64,7 @@ pub(super) struct DirectoryIdentity {
 }
 
 /// Identity of the directory at `path`; zeros if there is none.
-pub(super) fn file_identity(path: &Path) -> DirectoryIdentity {
+pub(super) fn directory_identity(path: &Path) -> DirectoryIdentity {
     match fs::metadata(path) {
         Ok(metadata) => {
             DirectoryIdentity { device_and_inode: device_and_inode(&metadata), created_at: metadata.created().ok() }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use super::*;
 
 /// No polling, so that every detected change comes from a system event.
-const WITHOUT_POLLING: DebounceTiming = DebounceTiming {
+const WITHOUT_POLLING: WatchTiming = WatchTiming {
     quiet_period: Duration::from_millis(20),
     max_delay: Duration::from_secs(1),
     poll_interval: Duration::from_secs(3600),
@@ -21,7 +21,7 @@ struct WatchFixture {
 }
 
 /// Watches `watched` in a folder that `prepare` has filled; each callback sends the content of `read`.
-fn watch_fixture(timing: DebounceTiming, prepare: impl FnOnce(&Path), watched: &str, read: &str) -> WatchFixture {
+fn watch_fixture(timing: WatchTiming, prepare: impl FnOnce(&Path), watched: &str, read: &str) -> WatchFixture {
     let folder = tempfile::tempdir().unwrap();
     prepare(folder.path());
     let (sender, changes) = channel();
@@ -163,7 +163,7 @@ fn file_watch_ignores_unchanged_content() {
 #[cfg(unix)]
 #[test]
 fn file_watch_polling_reports_a_change_without_events() {
-    let pace = DebounceTiming { poll_interval: Duration::from_millis(20), ..WITHOUT_POLLING };
+    let pace = WatchTiming { poll_interval: Duration::from_millis(20), ..WITHOUT_POLLING };
     let prepare = |folder: &Path| {
         fs::create_dir_all(folder.join("rules")).unwrap();
         fs::create_dir_all(folder.join("far")).unwrap();

@@ -211,8 +211,12 @@ impl UserDataStore for FaultyStore {
         self.inner.read_given_feedback(user, after, most).await
     }
 
-    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
-        self.inner.user_log_name(user, new_name).await
+    async fn get_or_insert_user_log_name(
+        &self,
+        user: UserKey,
+        new_name: Option<[u8; 16]>,
+    ) -> Result<Option<[u8; 16]>, StoreError> {
+        self.inner.get_or_insert_user_log_name(user, new_name).await
     }
 
     async fn request_erasure_cleanup(&self, now: UnixMs) -> Result<(), StoreError> {
@@ -223,8 +227,8 @@ impl UserDataStore for FaultyStore {
         self.inner.clean_up_erasures().await
     }
 
-    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
-        self.inner.record_user_key_secret(secret_id).await
+    async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError> {
+        self.inner.record_user_key_secret_id(secret_id).await
     }
 }
 
@@ -262,15 +266,15 @@ impl Store for FaultyStore {
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
         self.inner.load_advertisements(now).await
     }
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
+    async fn commit_adverts(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
         self.panic_if_planted("commit");
         if self.adverts_unavailable.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("injected fault".into()));
         }
-        self.inner.commit(batch).await
+        self.inner.commit_adverts(batch).await
     }
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.purge(now).await
+    async fn purge_tombstones_and_reservations(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.purge_tombstones_and_reservations(now).await
     }
     async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
         self.inner.read_advertisements(ids).await
@@ -282,7 +286,7 @@ impl Store for FaultyStore {
     ) -> Result<Vec<AdvertisementId>, StoreError> {
         self.inner.list_advertisement_ids(first, most).await
     }
-    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
+    async fn open_advert_feed(&self) -> Option<Box<dyn AdvertFeed>> {
         self.feed.lock().expect("unpoisoned").take()
     }
     async fn close(&self) {

@@ -208,7 +208,8 @@ async fn play(client: RandomServerClient, world: Arc<World>) {
             idempotency_key: format!("ticket {number:06} of {name}"),
             ..Default::default()
         };
-        let entered = client.call(&world.stop, request, async |server, request| server.enter(request).await).await;
+        let entered =
+            client.call(&world.stop, request, async |server, request| server.enter_queue(request).await).await;
         let Some(entered) = entered else { return };
         let Ok(ticket) = entered.map(|ticket| ticket.reference()) else {
             // The server has not read the end of the last match yet.

@@ -72,7 +72,7 @@ impl CancellingClient {
         for guest in 0..SEATS {
             let user = format!("guest {guest} {name}");
             let session = pb::SessionCompositionData { silo_id: silo, ..party_session(&[(&user, 0.0)]) };
-            let Some(found) = self.expect_ok(uncancelled.search_session(1, session.clone()).search().await) else {
+            let Some(found) = self.expect_ok(uncancelled.new_search(1, session.clone()).search().await) else {
                 return;
             };
             let reserve = pb::MatchmakingReserveRequest {

@@ -33,7 +33,7 @@ fn find_libfaketime() -> Option<PathBuf> {
 /// Ids of the search results of server `at`.
 async fn shown(cluster: &Cluster, at: usize) -> Vec<String> {
     let client = cluster.client(at, 0).expect("a server is running");
-    let found = client.search_session(1, party_session(&[("observer", 0.0)])).search().await.expect("a search");
+    let found = client.new_search(1, party_session(&[("observer", 0.0)])).search().await.expect("a search");
     found.candidates.into_iter().map(|it| it.advertisement_id).collect()
 }
 

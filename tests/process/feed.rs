@@ -45,7 +45,7 @@ fn seats(word: usize) -> u32 {
 /// Time until a search at server `at` finds a session with these open seats. `None` after a timeout.
 async fn found(cluster: &Cluster, at: usize, seats: u32) -> Option<Duration> {
     let session = pb::SessionCompositionData { silo_id: Some(1), ..party_session(&[("observer", 0.0)]) };
-    let mut searching = cluster.client(at, 0).expect("a server is running").search_session(1, session);
+    let mut searching = cluster.client(at, 0).expect("a server is running").new_search(1, session);
     let started = Instant::now();
     while started.elapsed() < TEST_TIMEOUT / 6 {
         let answer = searching.search().await.expect("a search");

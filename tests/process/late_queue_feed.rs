@@ -21,7 +21,7 @@ async fn enter(cluster: &Cluster, name: &str) -> Ticket {
         matchmaking_set_id: Some(11),
         ..Default::default()
     };
-    cluster.client(0, 0).expect("a server is running").enter(request).await.expect("enter")
+    cluster.client(0, 0).expect("a server is running").enter_queue(request).await.expect("enter")
 }
 
 /// R9: a heartbeat, a watch and a leave of a ticket that another server has acknowledged work at a server that has not read it from
@@ -43,7 +43,7 @@ async fn ticket_is_served_by_a_server_whose_queue_feed_is_late() {
 
     let ann = enter(&cluster, "ann").await.reference();
     let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ann.clone()], ..Default::default() };
-    late.heartbeat(heartbeat).await.expect("a heartbeat");
+    late.heartbeat_tickets(heartbeat).await.expect("a heartbeat");
     let watched = pb::QueueWatchRequest { tickets: vec![ann.clone()], ..Default::default() };
     let mut statuses = late.queue_stub().watch(watched).await.expect("a watch").into_inner();
     let leave = pb::QueueLeaveRequest {

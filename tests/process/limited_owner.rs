@@ -170,7 +170,7 @@ impl LimitedOwner {
     }
 
     async fn search_and_reserve(&mut self, client: &Client) {
-        let Ok(found) = client.search_session(1, session_of(&self.name)).search().await else { return };
+        let Ok(found) = client.new_search(1, session_of(&self.name)).search().await else { return };
         if found.candidates.is_empty() {
             return;
         }

@@ -29,7 +29,7 @@ const RECOVERED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Reserves a seat in `id` for `user`, without retries.
 async fn reserve_seat(client: Client, user: &str, id: &str) -> Result<(), Error> {
-    let mut searching = client.with_retry_policy(RetryPolicy::NEVER).search_session(1, party_session(&[(user, 0.0)]));
+    let mut searching = client.with_retry_policy(RetryPolicy::NEVER).new_search(1, party_session(&[(user, 0.0)]));
     searching.search().await?;
     searching.reserve(id).await.map(drop)
 }
@@ -103,7 +103,7 @@ impl LockTest {
         };
         let id = self.client(at).update_advertisement(request).await.expect("advertise").advertisement_id;
         until("the session is found at the healthy server", async || {
-            let found = self.client(HEALTHY).search_session(1, party_session(&[("observer", 0.0)])).search().await;
+            let found = self.client(HEALTHY).new_search(1, party_session(&[("observer", 0.0)])).search().await;
             found.expect("a search").candidates.iter().any(|it| it.advertisement_id == id)
         })
         .await;

@@ -133,7 +133,7 @@ impl Caller {
     async fn search_as(&self, user: &str) -> (pb::SessionCompositionData, Vec<u8>) {
         let session = pb::SessionCompositionData { silo_id: Some(self.silo()), ..party_session(&[(user, 0.0)]) };
         let client = self.cluster.client(self.servers[1], self.number).expect("a server is running");
-        let found = client.search_session(1, session.clone()).search().await.expect("a search");
+        let found = client.new_search(1, session.clone()).search().await.expect("a search");
         (session, found.search_token)
     }
 

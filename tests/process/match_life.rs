@@ -180,7 +180,8 @@ impl Player {
             }
             beat = Instant::now();
             let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ticket.clone()], ..Default::default() };
-            let Some(Ok(answer)) = self.call(heartbeat, async |server, request| server.heartbeat(request).await).await
+            let Some(Ok(answer)) =
+                self.call(heartbeat, async |server, request| server.heartbeat_tickets(request).await).await
             else {
                 return;
             };
@@ -225,11 +226,12 @@ impl Player {
         };
         let started = Instant::now();
         while !self.world.stop.load(Ordering::SeqCst) {
-            let error = match self.call(request.clone(), async |server, request| server.enter(request).await).await? {
-                Ok(queued) => return Some(queued.reference()),
-                Err(error) => error,
-            };
-            if error.server_error().is_some_and(|error| error.reason.as_deref() == Some("QUEUE_COOLDOWN")) {
+            let error =
+                match self.call(request.clone(), async |server, request| server.enter_queue(request).await).await? {
+                    Ok(queued) => return Some(queued.reference()),
+                    Err(error) => error,
+                };
+            if error.as_server_error().is_some_and(|error| error.reason.as_deref() == Some("QUEUE_COOLDOWN")) {
                 if !self.is_at_fault() {
                     self.world.violation(format!("player {} is punished without a fault: {error}", self.client.number));
                     self.admit_fault();
@@ -290,7 +292,7 @@ impl Player {
             user_ids: Vec::new(),
         };
         // If it is too late, or another player declined, the next heartbeat has the status.
-        let _ = self.call(respond, async |server, respond| server.respond(respond).await).await;
+        let _ = self.call(respond, async |server, respond| server.respond_to_ready_check(respond).await).await;
     }
 
     /// One heartbeat in a match. True if the player has disappeared.

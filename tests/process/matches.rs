@@ -97,7 +97,7 @@ impl Player {
         };
         let started = Instant::now();
         let Some(entered) =
-            self.call_until_answered(stop, request, async |server, request| server.enter(request).await).await
+            self.call_until_answered(stop, request, async |server, request| server.enter_queue(request).await).await
         else {
             return;
         };
@@ -115,7 +115,9 @@ impl Player {
         while !stop.load(Ordering::SeqCst) {
             let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![reference.clone()], ..Default::default() };
             let Some(Ok(answer)) = self
-                .call_until_answered(stop, heartbeat, async |server, heartbeat| server.heartbeat(heartbeat).await)
+                .call_until_answered(stop, heartbeat, async |server, heartbeat| {
+                    server.heartbeat_tickets(heartbeat).await
+                })
                 .await
             else {
                 return;
@@ -172,7 +174,9 @@ impl Player {
             self.observed.failed.fetch_add(1, Ordering::SeqCst);
         }
         // Too late, or the other player declined: the next heartbeat has the status.
-        let _ = self.call_until_answered(stop, respond, async |server, respond| server.respond(respond).await).await;
+        let _ = self
+            .call_until_answered(stop, respond, async |server, respond| server.respond_to_ready_check(respond).await)
+            .await;
     }
 
     /// Reports the result, or sometimes only the end. Both players report the same.

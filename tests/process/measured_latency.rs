@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use fireteam::auth::identity::Role;
-use fireteam_client::matching::Invitation;
+use fireteam_client::matching::ConnectTarget;
 use fireteam_client::matching_run::{MatchingGame, RunEnd};
 use fireteam_client::{Client, Error, SearchSession, pb};
 use tokio::net::UdpSocket;
@@ -73,11 +73,11 @@ fn host_plans() -> [HostPlan; 4] {
 /// Game that always connects, and keeps its invitations.
 #[derive(Debug, Default)]
 struct Game {
-    invitations: Mutex<Vec<Invitation>>,
+    invitations: Mutex<Vec<ConnectTarget>>,
 }
 
 impl MatchingGame for Game {
-    async fn connect(&self, invitation: Invitation) -> bool {
+    async fn connect(&self, invitation: ConnectTarget) -> bool {
         self.invitations.lock().expect("unpoisoned").push(invitation);
         true
     }
@@ -96,7 +96,7 @@ fn ids(candidates: &[pb::Candidate]) -> Vec<&str> {
 }
 
 fn reason(error: &Error) -> Option<&str> {
-    error.server_error().and_then(|status| status.reason.as_deref())
+    error.as_server_error().and_then(|status| status.reason.as_deref())
 }
 
 impl Scenario {
@@ -140,7 +140,7 @@ impl Scenario {
     }
 
     fn searching(&self, client: &Client, name: &str) -> SearchSession {
-        self.identities.client_of(client, name).search_session(SET, located_session(name, SEARCHER_MS))
+        self.identities.client_of(client, name).new_search(SET, located_session(name, SEARCHER_MS))
     }
 
     /// Runs the search loop at the first server until it ends, joined in the session of the nearest host.

@@ -145,7 +145,7 @@ async fn keep_alive(cluster: Arc<Cluster>, log: Arc<OutageLog>, number: usize) -
 
 /// Searches at one server until stopped: each search must succeed, and report its staleness during the outage.
 async fn search_until_stopped(client: Client, log: Arc<OutageLog>, at: usize) {
-    let mut searching = client.search_session(1, party_session(&[(&format!("searcher {at}"), 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[(&format!("searcher {at}"), 0.0)]));
     let mut out_since: Option<Instant> = None;
     while !log.is_stopped() {
         tokio::time::sleep(SEARCH_INTERVAL).await;
@@ -173,7 +173,7 @@ async fn search_until_stopped(client: Client, log: Arc<OutageLog>, at: usize) {
 
 /// Reserves seats at one server, one after another, until stopped. Returns the times of successful reservations.
 async fn reserve_until_stopped(client: Client, log: Arc<OutageLog>, at: usize, ids: Vec<String>) -> Vec<Instant> {
-    let mut searching = client.search_session(1, party_session(&[(&format!("reserver {at}"), 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[(&format!("reserver {at}"), 0.0)]));
     searching.search().await.expect("a search");
     let mut reserved_at = Vec::new();
     for attempt in 0.. {
@@ -295,7 +295,7 @@ fn report_log(report: &mut TestReport, log: &OutageLog) {
 /// Ids of the search results of server `at`.
 async fn shown(cluster: &Cluster, at: usize) -> Vec<String> {
     let client = cluster.client(at, 0).expect("a server is running");
-    let found = client.search_session(1, party_session(&[("observer", 0.0)])).search().await.expect("a search");
+    let found = client.new_search(1, party_session(&[("observer", 0.0)])).search().await.expect("a search");
     found.candidates.into_iter().map(|it| it.advertisement_id).collect()
 }
 

@@ -110,7 +110,7 @@ async fn wait_for_agreement(
         let watcher = identities.client_of(&client, "watcher");
         let all: BTreeSet<&str> = live.keys().map(String::as_str).collect();
         until("the server finds the stored sessions", async || {
-            let Ok(found) = watcher.search_session(1, session_of("watcher")).search().await else { return false };
+            let Ok(found) = watcher.new_search(1, session_of("watcher")).search().await else { return false };
             found.candidates.iter().map(|found| found.advertisement_id.as_str()).collect::<BTreeSet<_>>() == all
         })
         .await;

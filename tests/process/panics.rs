@@ -42,7 +42,7 @@ async fn enter(client: &Client, set_id: u32, name: &str) -> Result<Ticket, firet
         matchmaking_set_id: Some(set_id),
         ..Default::default()
     };
-    client.enter(request).await
+    client.enter_queue(request).await
 }
 
 /// Two players enter the set's queue and are matched.

@@ -75,7 +75,7 @@ impl Player {
             ..Default::default()
         };
         let entered =
-            self.client.call(&self.is_over, request, async |server, request| server.enter(request).await).await?;
+            self.client.call(&self.is_over, request, async |server, request| server.enter_queue(request).await).await?;
         let ticket = match entered {
             Ok(ticket) => ticket.reference(),
             Err(error) => return Some(format!("{name} cannot enter: {error}")),

@@ -36,7 +36,7 @@ async fn postgres_hang_in_a_transaction_times_out() {
             ..advertise_request(&[(name, 0.0)], 4)
         };
         let made = client.update_advertisement(request).await.expect("advertise");
-        let mut searching = client.search_session(1, party_session(&[("a guest", 0.0)]));
+        let mut searching = client.new_search(1, party_session(&[("a guest", 0.0)]));
         searching.search().await.expect("a search");
 
         // A lock of another connection, for which the server waits in vain before it rolls its transaction back.

@@ -49,7 +49,7 @@ impl RandomServerClient {
     /// Heartbeat of one ticket, and its status. `None` if the test stops before.
     pub(crate) async fn status(&self, stop: &AtomicBool, ticket: &pb::TicketReference) -> Option<pb::TicketStatus> {
         let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.clone()], ..Default::default() };
-        let answer = self.call(stop, request, async |server, request| server.heartbeat(request).await).await?;
+        let answer = self.call(stop, request, async |server, request| server.heartbeat_tickets(request).await).await?;
         answer.ok()?.statuses.into_iter().next()
     }
 }

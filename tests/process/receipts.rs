@@ -165,7 +165,7 @@ fn worthless_receipts(genuine: &ReceiptClaims, foreign_binding: [u8; 16]) -> Vec
 async fn ignored_fields(client: &Client, name: &str, token: &[u8]) -> Vec<String> {
     let mut session = party_session(&[(name, 0.0)]);
     session.latency_token = token.to_vec();
-    client.search_session(SET, session).search().await.expect("a search").ignored_fields
+    client.new_search(SET, session).search().await.expect("a search").ignored_fields
 }
 
 /// LAT-5, SEC-5, SEC-8: a beacon gives no receipt for a proof that is altered or from elsewhere. A server takes none that is forged, old, another

@@ -39,13 +39,13 @@ async fn enter(client: &Client, user: &str, skill: usize) -> Ticket {
         matchmaking_set_id: Some(SET),
         ..Default::default()
     };
-    client.enter(request).await.expect("enter")
+    client.enter_queue(request).await.expect("enter")
 }
 
 /// Heartbeat of a ticket; `None` if the server refuses it.
 async fn heartbeat(client: &Client, ticket: &Ticket) -> Option<pb::TicketStatus> {
     let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-    match client.heartbeat(request).await {
+    match client.heartbeat_tickets(request).await {
         Ok(answer) => answer.statuses.into_iter().next(),
         Err(error) => {
             assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
@@ -57,7 +57,7 @@ async fn heartbeat(client: &Client, ticket: &Ticket) -> Option<pb::TicketStatus>
 async fn accept(client: &Client, ticket: &Ticket, match_id: String) {
     let pb::TicketReference { ticket_id, ticket_token, .. } = ticket.reference();
     let request = pb::QueueRespondRequest { ticket_id, ticket_token, match_id, accept: true, ..Default::default() };
-    let _ = client.respond(request).await;
+    let _ = client.respond_to_ready_check(request).await;
 }
 
 /// Heartbeats, and acceptances if `accepts`, until the ticket is in `state` after `from`. Returns the problem, if any.

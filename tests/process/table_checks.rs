@@ -254,7 +254,7 @@ impl Tables {
 async fn shown(cluster: &Cluster, at: usize, silo: u64) -> BTreeMap<String, u32> {
     let client = cluster.client(at, 0).expect("a server is running");
     let session = pb::SessionCompositionData { silo_id: Some(silo), ..party_session(&[("observer", 0.0)]) };
-    let Ok(found) = client.search_session(1, session).search().await else { return BTreeMap::new() };
+    let Ok(found) = client.new_search(1, session).search().await else { return BTreeMap::new() };
     let open = |it: pb::Candidate| (it.advertisement_id, it.open_seats);
     found.candidates.into_iter().map(open).collect()
 }

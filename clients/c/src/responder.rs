@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use fireteam_client::matching::ProberDataJudge;
 use fireteam_client::pb;
-use fireteam_client::probe::{ArrivalTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
+use fireteam_client::probe::{ArrivalAndAnswerTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
 use prost::Message;
 
 use crate::matching::judge;
@@ -47,12 +47,12 @@ impl FtResponder {
         let is_id = advertisement_id.len() == 32 && advertisement_id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let id = u128::from_str_radix(advertisement_id, 16).ok().filter(|_| is_id).ok_or(FT_ERROR_VALUE)?;
         let key = ProbeKey::new(&self.key).ok_or(FT_ERROR_VALUE)?;
-        self.responder.advertise(id.to_be_bytes(), key);
+        self.responder.set_advertisement(id.to_be_bytes(), key);
         Ok(0)
     }
 
     pub(crate) fn withdraw(&mut self) {
-        self.responder.withdraw();
+        self.responder.clear_advertisement();
     }
 
     pub(crate) fn set_full(&mut self, full: bool) {
@@ -65,7 +65,7 @@ impl FtResponder {
     }
 
     /// Answer to a packet.
-    pub(crate) fn handle(&mut self, packet: &[u8], from: SocketAddr, time: ArrivalTime) -> Option<Vec<u8>> {
+    pub(crate) fn handle(&mut self, packet: &[u8], from: SocketAddr, time: ArrivalAndAnswerTime) -> Option<Vec<u8>> {
         self.responder.handle(packet, from, time, &mut self.judge)
     }
 }

@@ -4,7 +4,7 @@
 
 use std::ffi::c_char;
 
-use fireteam_client::probe::ArrivalTime;
+use fireteam_client::probe::ArrivalAndAnswerTime;
 
 use crate::matching_exports::{flag, random_bytes};
 use crate::raw::enter;
@@ -122,7 +122,8 @@ pub unsafe extern "C" fn ft_responder_handle_datagram(
         if capacity < packet.len() {
             return Err(FT_ERROR_BUFFER);
         }
-        let answer = responder.run(|it| it.handle(&packet, from, ArrivalTime { arrived_us, now_us }).ok_or(FT_NONE))?;
+        let answer =
+            responder.run(|it| it.handle(&packet, from, ArrivalAndAnswerTime { arrived_us, now_us }).ok_or(FT_NONE))?;
         caller.fill(&answer, buffer, capacity)
     })
 }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use crate::address::{AddressPrefix, endpoint_bytes};
 use crate::error::PacketError;
 use crate::header::{
-    FIXED_PACKET_BYTES, PacketType, bytes_at, check_padding, fixed_packet, read_flags_and_sequence, write_header,
+    FIXED_PACKET_BYTES, PacketType, as_fixed_packet, bytes_at, check_padding, read_flags_and_sequence, write_header,
 };
 use crate::mac::{is_mac, mac};
 
@@ -36,7 +36,7 @@ impl Hello {
 
     /// Reads a packet.
     pub fn decode(packet: &[u8]) -> Result<Self, PacketError> {
-        let packet = fixed_packet(packet)?;
+        let packet = as_fixed_packet(packet)?;
         let (flags, sequence) = read_flags_and_sequence(packet, PacketType::Hello)?;
         if flags != 0 {
             return Err(PacketError::Flags);
@@ -78,7 +78,7 @@ impl Challenge {
 
     /// Reads a packet. A client cannot verify it, and need not.
     pub fn decode(packet: &[u8]) -> Result<Self, PacketError> {
-        let packet = fixed_packet(packet)?;
+        let packet = as_fixed_packet(packet)?;
         let (flags, sequence) = read_flags_and_sequence(packet, PacketType::Challenge)?;
         let wait_s = u16::from_be_bytes(bytes_at(packet, 48));
         let wait_s = match flags {
@@ -134,7 +134,7 @@ impl ChallengeProof {
 
     /// Reads a packet. The beacon checks the cookie.
     pub fn decode(packet: &[u8]) -> Result<Self, PacketError> {
-        let packet = fixed_packet(packet)?;
+        let packet = as_fixed_packet(packet)?;
         let (flags, sequence) = read_flags_and_sequence(packet, PacketType::Proof)?;
         if flags != 0 {
             return Err(PacketError::Flags);
@@ -203,7 +203,7 @@ pub struct Receipt {
 impl Receipt {
     /// Reads a packet. Whether its key signed it is for [`Self::is_signed_by`].
     pub fn decode(packet: &[u8]) -> Result<Self, PacketError> {
-        let packet = fixed_packet(packet)?;
+        let packet = as_fixed_packet(packet)?;
         let (family, sequence) = read_flags_and_sequence(packet, PacketType::Receipt)?;
         let prefix = AddressPrefix::from_padded_bytes(family, bytes_at(packet, 24)).ok_or(PacketError::Field)?;
         let [beacon_id, issued_unix_s, round_trip_us] = [8, 16, 20].map(|at| u32::from_be_bytes(bytes_at(packet, at)));
@@ -267,12 +267,12 @@ pub struct BeaconCookieKey(pub [u8; 32]);
 impl BeaconCookieKey {
     /// Cookie of a challenge that is sent to an endpoint at this time.
     pub fn cookie(&self, to: SocketAddr, hello: &Hello, beacon_id: u32, sent_us: u64) -> [u8; 16] {
-        mac(&self.0, &[&signed_bytes(to, hello, beacon_id, sent_us)])
+        mac(&self.0, &[&cookie_input(to, hello, beacon_id, sent_us)])
     }
 
     /// Whether this key made the cookie of a proof from an endpoint.
     pub fn has_made_cookie_of(&self, proof: &ChallengeProof, from: SocketAddr) -> bool {
-        is_mac(&self.0, &[&signed_bytes(from, &proof.hello, proof.beacon_id, proof.sent_us)], &proof.cookie)
+        is_mac(&self.0, &[&cookie_input(from, &proof.hello, proof.beacon_id, proof.sent_us)], &proof.cookie)
     }
 }
 
@@ -283,7 +283,7 @@ impl fmt::Debug for BeaconCookieKey {
 }
 
 /// Bytes under a cookie: type, address, port, nonce, sequence number, time and beacon.
-fn signed_bytes(endpoint: SocketAddr, hello: &Hello, beacon_id: u32, sent_us: u64) -> [u8; 41] {
+fn cookie_input(endpoint: SocketAddr, hello: &Hello, beacon_id: u32, sent_us: u64) -> [u8; 41] {
     let mut bytes = [0; 41];
     bytes[0] = PacketType::Challenge as u8;
     bytes[1..19].copy_from_slice(&endpoint_bytes(endpoint));
@@ -292,6 +292,6 @@ fn signed_bytes(endpoint: SocketAddr, hello: &Hello, beacon_id: u32, sent_us: u6
     bytes[29..37].copy_from_slice(&sent_us.to_be_bytes());
     bytes[37..].copy_from_slice(&beacon_id.to_be_bytes());
     #[cfg(feature = "failpoints")]
-    crate::fail_points::leave_parts_out(&mut bytes);
+    crate::fail_points::apply_cookie_fail_points(&mut bytes);
     bytes
 }

@@ -101,7 +101,7 @@ impl BeaconProber {
     }
 
     /// Starts the next conversation, if it may start now. Returns its hello.
-    pub fn start(&mut self, now_us: u64) -> Option<[u8; FIXED_PACKET_BYTES]> {
+    pub fn start_conversation(&mut self, now_us: u64) -> Option<[u8; FIXED_PACKET_BYTES]> {
         self.next_start_us().filter(|at_us| *at_us <= now_us)?;
         self.started += 1;
         let hello = Hello { sequence: self.started, nonce: self.nonce };
@@ -117,7 +117,7 @@ impl BeaconProber {
         if !is_same_endpoint(from, self.target.endpoint) {
             return None;
         }
-        if conversation.has_challenge { self.take_receipt(packet) } else { self.take_challenge(packet, now_us) }
+        if conversation.has_challenge { self.handle_receipt(packet) } else { self.handle_challenge(packet, now_us) }
     }
 
     /// Counts the conversation as lost if its answer is late.
@@ -154,7 +154,7 @@ impl BeaconProber {
         self.run.statistics()
     }
 
-    fn take_challenge(&mut self, packet: &[u8], now_us: u64) -> Option<BeaconAnswer> {
+    fn handle_challenge(&mut self, packet: &[u8], now_us: u64) -> Option<BeaconAnswer> {
         let until_us = self.answer_until_us(now_us);
         let conversation = self.conversation.as_mut()?;
         let challenge = Challenge::decode(packet).ok()?;
@@ -171,7 +171,7 @@ impl BeaconProber {
         Some(BeaconAnswer::Challenge(challenge.proof(self.target.binding).encode()))
     }
 
-    fn take_receipt(&mut self, packet: &[u8]) -> Option<BeaconAnswer> {
+    fn handle_receipt(&mut self, packet: &[u8]) -> Option<BeaconAnswer> {
         let conversation = self.conversation?;
         let claims = Receipt::decode(packet).ok()?.claims;
         let BeaconTarget { beacon_id, binding, .. } = self.target;

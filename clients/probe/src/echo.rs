@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use crate::address::endpoint_bytes;
 use crate::error::PacketError;
 use crate::header::{
-    FIXED_PACKET_BYTES, PacketType, bytes_at, check_padding, fixed_packet, read_flags_and_sequence, write_header,
+    FIXED_PACKET_BYTES, PacketType, as_fixed_packet, bytes_at, check_padding, read_flags_and_sequence, write_header,
 };
 use crate::mac::{is_mac, mac};
 
@@ -37,7 +37,7 @@ impl fmt::Debug for ProbeKey {
 
 /// Part of a question to a host that its answer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RepeatedQuestion {
+pub struct ReturnedQuestionFields {
     /// Number of the packet within its run.
     pub sequence: u16,
     /// Random number of the run.
@@ -48,7 +48,7 @@ pub struct RepeatedQuestion {
     pub stamp: [u8; 8],
 }
 
-impl RepeatedQuestion {
+impl ReturnedQuestionFields {
     pub(crate) fn write(&self, packet: &mut [u8], packet_type: PacketType, flags: u8) {
         write_header(packet, packet_type, flags, self.sequence);
         packet[8..16].copy_from_slice(&self.nonce);
@@ -66,7 +66,7 @@ impl RepeatedQuestion {
 
 /// Question of a quick probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo(pub RepeatedQuestion);
+pub struct Echo(pub ReturnedQuestionFields);
 
 impl Echo {
     /// The packet.
@@ -80,8 +80,8 @@ impl Echo {
 
     /// Reads a packet that was written with the key.
     pub fn decode(packet: &[u8], key: &ProbeKey) -> Result<Self, PacketError> {
-        let packet = fixed_packet(packet)?;
-        let (flags, question) = RepeatedQuestion::read(packet, PacketType::Echo)?;
+        let packet = as_fixed_packet(packet)?;
+        let (flags, question) = ReturnedQuestionFields::read(packet, PacketType::Echo)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }
@@ -115,7 +115,7 @@ impl HostStateFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoReply {
     /// The question, as it arrived.
-    pub question: RepeatedQuestion,
+    pub question: ReturnedQuestionFields,
     /// State of the host.
     pub flags: HostStateFlags,
     /// Time for which the client leaves this host alone, in units of 10 ms.
@@ -141,8 +141,8 @@ impl EchoReply {
 
     /// Reads a packet that was written with the key.
     pub fn decode(packet: &[u8], key: &ProbeKey) -> Result<Self, PacketError> {
-        let packet = fixed_packet(packet)?;
-        let (flags, question) = RepeatedQuestion::read(packet, PacketType::EchoReply)?;
+        let packet = as_fixed_packet(packet)?;
+        let (flags, question) = ReturnedQuestionFields::read(packet, PacketType::EchoReply)?;
         let flags = HostStateFlags::from_bits(flags)?;
         check_padding(&packet[36..40])?;
         if !is_mac::<8>(key.bytes(), &[&packet[..56]], &bytes_at(packet, 56)) {
@@ -168,18 +168,18 @@ impl HostCookieKey {
     pub const SLOT_S: u64 = 30;
 
     /// Cookie of a question from an endpoint, in a slot: the host's seconds divided by [`Self::SLOT_S`].
-    pub fn cookie(&self, from: SocketAddr, question: &RepeatedQuestion, slot: u32) -> [u8; 16] {
-        mac(&self.0, &[&signed_bytes(from, question, slot)])
+    pub fn cookie(&self, from: SocketAddr, question: &ReturnedQuestionFields, slot: u32) -> [u8; 16] {
+        mac(&self.0, &[&cookie_input(from, question, slot)])
     }
 
     /// Whether a cookie was given to this endpoint for this question's nonce and advertisement, in this slot or the one before.
-    pub fn is_good(&self, cookie: &[u8; 16], from: SocketAddr, question: &RepeatedQuestion, slot: u32) -> bool {
-        [slot, slot.wrapping_sub(1)].iter().any(|slot| is_mac(&self.0, &[&signed_bytes(from, question, *slot)], cookie))
+    pub fn is_good(&self, cookie: &[u8; 16], from: SocketAddr, question: &ReturnedQuestionFields, slot: u32) -> bool {
+        [slot, slot.wrapping_sub(1)].iter().any(|slot| is_mac(&self.0, &[&cookie_input(from, question, *slot)], cookie))
     }
 }
 
 /// Bytes under a cookie: type, address, port, nonce, advertisement and slot.
-fn signed_bytes(endpoint: SocketAddr, question: &RepeatedQuestion, slot: u32) -> [u8; 39] {
+fn cookie_input(endpoint: SocketAddr, question: &ReturnedQuestionFields, slot: u32) -> [u8; 39] {
     let mut bytes = [0; 39];
     bytes[0] = PacketType::EchoReply as u8;
     bytes[1..19].copy_from_slice(&endpoint_bytes(endpoint));

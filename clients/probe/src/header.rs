@@ -46,7 +46,7 @@ pub(crate) fn read_flags_and_sequence(packet: &[u8], packet_type: PacketType) ->
 }
 
 /// A packet of 64 bytes.
-pub(crate) fn fixed_packet(packet: &[u8]) -> Result<&[u8; FIXED_PACKET_BYTES], PacketError> {
+pub(crate) fn as_fixed_packet(packet: &[u8]) -> Result<&[u8; FIXED_PACKET_BYTES], PacketError> {
     packet.try_into().map_err(|_| PacketError::Length)
 }
 

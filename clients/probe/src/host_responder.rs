@@ -33,7 +33,7 @@ pub struct HostResponder {
 
 /// Time at which a packet arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct ArrivalTime {
+pub struct ArrivalAndAnswerTime {
     /// Time of arrival by a clock that never goes back, microseconds.
     pub arrived_us: u64,
     /// Time now by the same clock.
@@ -54,13 +54,13 @@ impl HostResponder {
     }
 
     /// Answers the probes of this advertisement from now on: the id's 16 bytes, and the key that was published with it.
-    pub fn advertise(&mut self, advertisement_id: [u8; 16], key: ProbeKey) {
+    pub fn set_advertisement(&mut self, advertisement_id: [u8; 16], key: ProbeKey) {
         let [first, ..] = advertisement_id.as_chunks::<8>().0 else { return };
         self.advertisement = Some((*first, key));
     }
 
     /// Becomes silent.
-    pub fn withdraw(&mut self) {
+    pub fn clear_advertisement(&mut self) {
         self.advertisement = None;
     }
 
@@ -75,7 +75,7 @@ impl HostResponder {
         &mut self,
         packet: &[u8],
         from: SocketAddr,
-        time: ArrivalTime,
+        time: ArrivalAndAnswerTime,
         judge: impl FnOnce(&[u8], &mut Vec<u8>) -> Verdict,
     ) -> Option<Vec<u8>> {
         if !is_probe(packet) || !self.per_prefix.take(from.ip(), time.now_us) {
@@ -88,7 +88,7 @@ impl HostResponder {
             if question.advertisement != *own || !self.answers.take(time.now_us) {
                 return None;
             }
-            let wait_10ms = wait_10ms(&self.answers, time);
+            let wait_10ms = busy_wait_10ms(&self.answers, time);
             let flags = HostStateFlags { full: self.full, wait: 0 < wait_10ms };
             let cookie = self.cookie_key.cookie(from, &question, slot);
             return Some(EchoReply { question, flags, wait_10ms, held_10us, cookie }.encode(key).to_vec());
@@ -100,7 +100,7 @@ impl HostResponder {
         if !self.answers.take(time.now_us) || !self.judged.take(time.now_us) {
             return None;
         }
-        let wait_10ms = wait_10ms(&self.answers, time);
+        let wait_10ms = busy_wait_10ms(&self.answers, time);
         let mut answer = Vec::new();
         let verdict = judge(game_data, &mut answer);
         answer.truncate(game_data.len() + InvolvedReply::EXTRA_DATA_BYTES);
@@ -109,6 +109,6 @@ impl HostResponder {
 }
 
 /// Time for which the client leaves this host alone: 0 unless it is busy.
-fn wait_10ms(answers: &TotalRateLimit, time: ArrivalTime) -> u16 {
+fn busy_wait_10ms(answers: &TotalRateLimit, time: ArrivalAndAnswerTime) -> u16 {
     if answers.is_nearly_used(time.now_us) { BUSY_WAIT_10MS } else { 0 }
 }

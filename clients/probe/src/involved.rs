@@ -1,6 +1,6 @@
 //! Involved probe: a packet with data of the game, which the host's game judges. It needs the cookie of a quick probe's answer.
 
-use crate::echo::{ProbeKey, RepeatedQuestion};
+use crate::echo::{ProbeKey, ReturnedQuestionFields};
 use crate::error::PacketError;
 use crate::header::{PacketType, bytes_at, check_padding};
 use crate::mac::{is_mac, mac};
@@ -9,14 +9,14 @@ use crate::mac::{is_mac, mac};
 pub const INVOLVED_BYTES_MAX: usize = 1_200;
 
 /// Most data of a game in one packet, bytes.
-pub const GAME_DATA_BYTES_MAX: usize = INVOLVED_BYTES_MAX - QUESTION_BYTES - QUESTION_MAC_BYTES;
+pub const GAME_DATA_BYTES_MAX: usize = INVOLVED_BYTES_MAX - QUESTION_BYTES_BEFORE_DATA - QUESTION_MAC_BYTES;
 
 /// Bytes of a question before its data.
-const QUESTION_BYTES: usize = 50;
+const QUESTION_BYTES_BEFORE_DATA: usize = 50;
 /// Bytes of a question after its data.
 const QUESTION_MAC_BYTES: usize = 16;
 /// Bytes of an answer before its data.
-const ANSWER_BYTES: usize = 40;
+const ANSWER_BYTES_BEFORE_DATA: usize = 40;
 /// Bytes of an answer after its data.
 const ANSWER_MAC_BYTES: usize = 8;
 
@@ -24,7 +24,7 @@ const ANSWER_MAC_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Involved<'a> {
     /// Number, nonce, advertisement and stamp.
-    pub question: RepeatedQuestion,
+    pub question: ReturnedQuestionFields,
     /// Cookie of the answer to a quick probe of the same run.
     pub cookie: [u8; 16],
     /// Data for the host's game, such as its build: at most [`GAME_DATA_BYTES_MAX`].
@@ -37,7 +37,7 @@ impl<'a> Involved<'a> {
         if GAME_DATA_BYTES_MAX < self.game_data.len() {
             return None;
         }
-        let mut packet = vec![0; QUESTION_BYTES];
+        let mut packet = vec![0; QUESTION_BYTES_BEFORE_DATA];
         self.question.write(&mut packet, PacketType::Involved, 0);
         packet[32..48].copy_from_slice(&self.cookie);
         packet[48..50].copy_from_slice(&(self.game_data.len() as u16).to_be_bytes());
@@ -49,12 +49,12 @@ impl<'a> Involved<'a> {
 
     /// Reads a packet that was written with the key. The caller checks the cookie.
     pub fn decode(packet: &'a [u8], key: &ProbeKey) -> Result<Self, PacketError> {
-        let (signed, code) = split_code::<QUESTION_MAC_BYTES>(packet, QUESTION_BYTES)?;
-        let (flags, question) = RepeatedQuestion::read(signed, PacketType::Involved)?;
+        let (signed, code) = split_off_mac::<QUESTION_MAC_BYTES>(packet, QUESTION_BYTES_BEFORE_DATA)?;
+        let (flags, question) = ReturnedQuestionFields::read(signed, PacketType::Involved)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }
-        let game_data = counted_data(signed, 48, QUESTION_BYTES)?;
+        let game_data = length_checked_data(signed, 48, QUESTION_BYTES_BEFORE_DATA)?;
         if !is_mac(key.bytes(), &[signed], &code) {
             return Err(PacketError::Mac);
         }
@@ -78,7 +78,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvolvedReply<'a> {
     /// The question, as it arrived.
-    pub question: RepeatedQuestion,
+    pub question: ReturnedQuestionFields,
     /// Time for which the client leaves this host alone, in units of 10 ms.
     pub wait_10ms: u16,
     /// Time from the arrival of the question to this answer, in units of 10 µs.
@@ -91,14 +91,15 @@ pub struct InvolvedReply<'a> {
 
 impl<'a> InvolvedReply<'a> {
     /// Bytes by which the data of an answer may be longer than that of its question: the packets are then equally long.
-    pub const EXTRA_DATA_BYTES: usize = QUESTION_BYTES + QUESTION_MAC_BYTES - ANSWER_BYTES - ANSWER_MAC_BYTES;
+    pub const EXTRA_DATA_BYTES: usize =
+        QUESTION_BYTES_BEFORE_DATA + QUESTION_MAC_BYTES - ANSWER_BYTES_BEFORE_DATA - ANSWER_MAC_BYTES;
 
     /// The packet. `None` if it would be longer than the question's packet.
     pub fn encode(&self, key: &ProbeKey, question_bytes: usize) -> Option<Vec<u8>> {
-        if question_bytes.min(INVOLVED_BYTES_MAX) < ANSWER_BYTES + self.game_data.len() + ANSWER_MAC_BYTES {
+        if question_bytes.min(INVOLVED_BYTES_MAX) < ANSWER_BYTES_BEFORE_DATA + self.game_data.len() + ANSWER_MAC_BYTES {
             return None;
         }
-        let mut packet = vec![0; ANSWER_BYTES];
+        let mut packet = vec![0; ANSWER_BYTES_BEFORE_DATA];
         self.question.write(&mut packet, PacketType::InvolvedReply, 0);
         packet[32..34].copy_from_slice(&self.wait_10ms.to_be_bytes());
         packet[34..36].copy_from_slice(&self.held_10us.to_be_bytes());
@@ -112,8 +113,8 @@ impl<'a> InvolvedReply<'a> {
 
     /// Reads a packet that was written with the key.
     pub fn decode(packet: &'a [u8], key: &ProbeKey) -> Result<Self, PacketError> {
-        let (signed, code) = split_code::<ANSWER_MAC_BYTES>(packet, ANSWER_BYTES)?;
-        let (flags, question) = RepeatedQuestion::read(signed, PacketType::InvolvedReply)?;
+        let (signed, code) = split_off_mac::<ANSWER_MAC_BYTES>(packet, ANSWER_BYTES_BEFORE_DATA)?;
+        let (flags, question) = ReturnedQuestionFields::read(signed, PacketType::InvolvedReply)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }
@@ -124,7 +125,7 @@ impl<'a> InvolvedReply<'a> {
             2 => Verdict::Full,
             _ => return Err(PacketError::Field),
         };
-        let game_data = counted_data(signed, 38, ANSWER_BYTES)?;
+        let game_data = length_checked_data(signed, 38, ANSWER_BYTES_BEFORE_DATA)?;
         if !is_mac(key.bytes(), &[signed], &code) {
             return Err(PacketError::Mac);
         }
@@ -134,14 +135,14 @@ impl<'a> InvolvedReply<'a> {
 }
 
 /// The bytes before the code at the end of a packet, at least `least`, and the code.
-fn split_code<const N: usize>(packet: &[u8], least: usize) -> Result<(&[u8], [u8; N]), PacketError> {
+fn split_off_mac<const N: usize>(packet: &[u8], least: usize) -> Result<(&[u8], [u8; N]), PacketError> {
     let (signed, code) = packet.split_last_chunk::<N>().ok_or(PacketError::Length)?;
     let fits = least <= signed.len() && packet.len() <= INVOLVED_BYTES_MAX;
     fits.then_some((signed, *code)).ok_or(PacketError::Length)
 }
 
 /// Data from `start` to the end, as long as the length field at `at` says.
-fn counted_data(signed: &[u8], at: usize, start: usize) -> Result<&[u8], PacketError> {
+fn length_checked_data(signed: &[u8], at: usize, start: usize) -> Result<&[u8], PacketError> {
     let data = &signed[start..];
     let is_counted = usize::from(u16::from_be_bytes(bytes_at(signed, at))) == data.len();
     is_counted.then_some(data).ok_or(PacketError::Length)

@@ -37,10 +37,12 @@ pub use crate::beacon::{
 };
 pub use crate::beacon_prober::{BeaconAnswer, BeaconFinding, BeaconProber, BeaconTarget, CONVERSATIONS_MAX};
 pub use crate::beacon_responder::BeaconResponder;
-pub use crate::echo::{Echo, EchoReply, HostCookieKey, HostStateFlags, PROBE_KEY_LENGTHS, ProbeKey, RepeatedQuestion};
+pub use crate::echo::{
+    Echo, EchoReply, HostCookieKey, HostStateFlags, PROBE_KEY_LENGTHS, ProbeKey, ReturnedQuestionFields,
+};
 pub use crate::error::PacketError;
 pub use crate::header::{FIXED_PACKET_BYTES, is_probe};
-pub use crate::host_responder::{ArrivalTime, HostResponder};
+pub use crate::host_responder::{ArrivalAndAnswerTime, HostResponder};
 pub use crate::involved::{GAME_DATA_BYTES_MAX, INVOLVED_BYTES_MAX, Involved, InvolvedReply, Verdict};
 pub use crate::prober::{HostProber, ProbeFinding, ProbeTarget};
 pub use crate::run::{

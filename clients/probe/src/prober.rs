@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use crate::address::is_same_endpoint;
-use crate::echo::{Echo, EchoReply, ProbeKey, RepeatedQuestion};
+use crate::echo::{Echo, EchoReply, ProbeKey, ReturnedQuestionFields};
 use crate::involved::{GAME_DATA_BYTES_MAX, Involved, InvolvedReply, Verdict};
 use crate::run::{ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX, answer_timeout_from_estimate_ms};
 
@@ -110,11 +110,12 @@ impl HostProber {
     }
 
     /// Next packet, if one may be sent now.
-    pub fn send(&mut self, now_us: u64) -> Option<Vec<u8>> {
+    pub fn next_packet(&mut self, now_us: u64) -> Option<Vec<u8>> {
         self.next_send_us().filter(|at_us| *at_us <= now_us)?;
         let sequence = self.next_sequence;
         let ProbeTarget { key, advertisement, .. } = &self.target;
-        let question = RepeatedQuestion { sequence, nonce: self.nonce, advertisement: *advertisement, stamp: [0; 8] };
+        let question =
+            ReturnedQuestionFields { sequence, nonce: self.nonce, advertisement: *advertisement, stamp: [0; 8] };
         let cookie = self.cookie.filter(|cookie| now_us.saturating_sub(cookie.received_us) <= COOKIE_AGE_MAX_US);
         let (packet, is_involved) = match (&self.game_data, cookie) {
             (Some(game_data), Some(cookie)) => {
@@ -233,7 +234,7 @@ impl HostProber {
     }
 
     /// Removes the packet that this question is from, and returns its time.
-    fn take_underway(&mut self, question: &RepeatedQuestion, is_involved: bool) -> Option<u64> {
+    fn take_underway(&mut self, question: &ReturnedQuestionFields, is_involved: bool) -> Option<u64> {
         if question.nonce != self.nonce || question.advertisement != self.target.advertisement {
             return None;
         }

@@ -85,8 +85,8 @@ impl HostConversation {
         ProbeKey::new(&bytes(&self.probe_key)).unwrap()
     }
 
-    fn question(&self) -> RepeatedQuestion {
-        RepeatedQuestion {
+    fn question(&self) -> ReturnedQuestionFields {
+        ReturnedQuestionFields {
             sequence: self.seq,
             nonce: array(&self.nonce),
             advertisement: array(&self.advertisement_id[..16]),
@@ -113,7 +113,7 @@ fn host_packets_equal_the_computed_ones() {
         assert_eq!(reply.encode(&key).to_vec(), bytes(&case.echo_reply));
         assert_eq!(EchoReply::decode(&bytes(&case.echo_reply), &key), Ok(reply));
 
-        let (payload, question) = (bytes(&case.payload), RepeatedQuestion { sequence: case.seq + 1, ..question });
+        let (payload, question) = (bytes(&case.payload), ReturnedQuestionFields { sequence: case.seq + 1, ..question });
         let involved = Involved { question, cookie, game_data: &payload };
         assert_eq!(involved.encode(&key).unwrap(), bytes(&case.involved));
         assert_eq!(Involved::decode(&bytes(&case.involved), &key), Ok(involved));
@@ -233,10 +233,10 @@ fn damage(packet: &[u8], mut check: impl FnMut(&[u8])) {
 #[test]
 fn host_cookie_is_good_for_its_receiver_only() {
     let key = HostCookieKey([7; 32]);
-    let question = RepeatedQuestion { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
+    let question = ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
     let from: SocketAddr = "198.51.100.20:40000".parse().unwrap();
     let cookie = key.cookie(from, &question, 1_000);
-    let later = RepeatedQuestion { sequence: 9, stamp: [0; 8], ..question };
+    let later = ReturnedQuestionFields { sequence: 9, stamp: [0; 8], ..question };
     assert!(key.is_good(&cookie, from, &later, 1_000) && key.is_good(&cookie, from, &later, 1_001));
     assert!(!key.is_good(&cookie, from, &question, 1_002) && !key.is_good(&cookie, from, &question, 999));
     for other in ["198.51.100.21:40000", "198.51.100.20:40001", "[2001:db8::1]:40000"] {
@@ -244,9 +244,10 @@ fn host_cookie_is_good_for_its_receiver_only() {
     }
     let mapped: SocketAddr = "[::ffff:198.51.100.20]:40000".parse().unwrap();
     assert!(key.is_good(&cookie, mapped, &question, 1_000), "the same address on a socket of both families");
-    for other in
-        [RepeatedQuestion { nonce: [0; 8], ..question }, RepeatedQuestion { advertisement: [0; 8], ..question }]
-    {
+    for other in [
+        ReturnedQuestionFields { nonce: [0; 8], ..question },
+        ReturnedQuestionFields { advertisement: [0; 8], ..question },
+    ] {
         assert!(!key.is_good(&cookie, from, &other, 1_000), "{other:?}");
     }
 }
@@ -264,7 +265,7 @@ fn beacon_measures_one_microsecond_to_two_seconds() {
 #[test]
 fn involved_answer_is_never_longer_than_its_question() {
     let key = ProbeKey::new(&[1; 16]).unwrap();
-    let question = RepeatedQuestion { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
+    let question = ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
     let data = [5; 2_000];
     for asked in [0, 1, 100, GAME_DATA_BYTES_MAX] {
         let packet = Involved { question, cookie: [6; 16], game_data: &data[..asked] }.encode(&key).unwrap();

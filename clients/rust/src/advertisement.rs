@@ -124,7 +124,7 @@ impl Advertisement {
     }
 
     /// Confirms that these parties are on their way, so that their reservations no longer expire.
-    pub async fn confirm(
+    pub async fn confirm_reservations(
         &mut self,
         reservation_ids: Vec<String>,
     ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {

@@ -51,14 +51,14 @@ impl BeaconsRun {
 
     /// Counts a packet of another loop that was sent now.
     pub(crate) fn note_packet(&mut self) {
-        self.beacons.note_packet(self.now());
+        self.beacons.record_packet_of_other_loop(self.now());
     }
 
     /// Makes the calls and sends the packets that the state machine asks for. Returns the number of packets.
     pub(crate) async fn carry_out(&mut self, socket: &UdpSocket) -> u32 {
         while let Some(call) = self.beacons.poll_call() {
             let channel = self.channel.clone();
-            self.calls.spawn(async move { (call.id, answer(&channel, call).await) });
+            self.calls.spawn(async move { (call.id, make_call(&channel, call).await) });
         }
         let mut sent = 0;
         while let Some(transmit) = self.beacons.poll_transmit() {
@@ -80,7 +80,7 @@ impl BeaconsRun {
     /// Runs until the first measurement is over. Datagrams that are no answers of beacons are lost.
     pub(crate) async fn settle(&mut self, socket: &UdpSocket) {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
-        while !self.beacons.is_settled() {
+        while !self.beacons.is_first_measurement_over() {
             self.carry_out(socket).await;
             let event = tokio::select! {
                 event = self.next_event() => event,
@@ -102,11 +102,11 @@ impl BeaconsRun {
 pub(crate) async fn measure_once(channel: RetryingChannel, socket: &UdpSocket) -> Option<pb::ReportTripsResponse> {
     let mut run = BeaconsRun::start(channel);
     run.settle(socket).await;
-    run.beacons.report().cloned()
+    run.beacons.report_response().cloned()
 }
 
 /// Makes a call.
-async fn answer(channel: &RetryingChannel, call: BeaconsCall) -> Result<BeaconsAnswer, CallError> {
+async fn make_call(channel: &RetryingChannel, call: BeaconsCall) -> Result<BeaconsAnswer, CallError> {
     match call.request {
         BeaconsRequest::GetBeacons(request) => channel
             .call_latency(request, |mut stub, request| async move { stub.get_beacons(request).await })

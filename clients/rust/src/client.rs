@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// Creates a search of `set_id` for `party`. Sends no request yet.
-    pub fn search_session(&self, set_id: u32, party: pb::SessionCompositionData) -> SearchSession {
+    pub fn new_search(&self, set_id: u32, party: pb::SessionCompositionData) -> SearchSession {
         SearchSession::new(self.channel.clone(), set_id, party)
     }
 
@@ -271,7 +271,7 @@ impl Client {
 
     /// Allows a leader to include this client's player in its party, once. Pass the returned token to the leader's client,
     /// which sends it as `consent_token`.
-    pub async fn grant_consent(
+    pub async fn grant_party_consent(
         &self,
         request: pb::MatchmakingGrantConsentRequest,
     ) -> Result<pb::MatchmakingGrantConsentResponse, Error> {
@@ -281,7 +281,10 @@ impl Client {
     }
 
     /// Revokes a consent that this client's player granted.
-    pub async fn revoke_consent(&self, consent_token: &[u8]) -> Result<pb::MatchmakingRevokeConsentResponse, Error> {
+    pub async fn revoke_party_consent(
+        &self,
+        consent_token: &[u8],
+    ) -> Result<pb::MatchmakingRevokeConsentResponse, Error> {
         let request = pb::MatchmakingRevokeConsentRequest { consent_token: consent_token.to_vec() };
         self.channel
             .call_matchmaking(request, |mut stub, request| async move { stub.revoke_consent(request).await })
@@ -307,7 +310,7 @@ impl Client {
     }
 
     /// Enters a party into a queue and returns the handle of its ticket. Adds an idempotency key to a request without one.
-    pub async fn enter(&self, mut request: pb::QueueEnterRequest) -> Result<Ticket, Error> {
+    pub async fn enter_queue(&self, mut request: pb::QueueEnterRequest) -> Result<Ticket, Error> {
         if request.idempotency_key.is_empty() {
             request.idempotency_key = random::idempotency_key();
         }
@@ -322,13 +325,19 @@ impl Client {
     }
 
     /// Accepts or declines a proposed match.
-    pub async fn respond(&self, request: pb::QueueRespondRequest) -> Result<pb::QueueRespondResponse, Error> {
+    pub async fn respond_to_ready_check(
+        &self,
+        request: pb::QueueRespondRequest,
+    ) -> Result<pb::QueueRespondResponse, Error> {
         self.channel.call_queue(request, |mut stub, request| async move { stub.respond(request).await }).await
     }
 
     /// Extends the TTL of tickets, and reports connected players. `connected_user_ids` count in the sets that
     /// `connected_matchmaking_set_ids` names, and in no set without it.
-    pub async fn heartbeat(&self, request: pb::QueueHeartbeatRequest) -> Result<pb::QueueHeartbeatResponse, Error> {
+    pub async fn heartbeat_tickets(
+        &self,
+        request: pb::QueueHeartbeatRequest,
+    ) -> Result<pb::QueueHeartbeatResponse, Error> {
         self.channel.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await
     }
 
@@ -347,7 +356,7 @@ impl Client {
     }
 
     /// Streams the updates of tickets; waiting tickets do not expire meanwhile. Reconnects automatically.
-    pub fn watch(&self, tickets: impl IntoIterator<Item = pb::TicketReference>) -> TicketStream {
+    pub fn watch_tickets(&self, tickets: impl IntoIterator<Item = pb::TicketReference>) -> TicketStream {
         TicketStream::new(self.channel.clone(), tickets.into_iter().collect())
     }
 

@@ -76,21 +76,21 @@ pub struct FieldViolation {
 impl Error {
     /// gRPC status code; `None` for an error without a call.
     pub fn code(&self) -> Option<Code> {
-        self.server_error().map(|failure| failure.code)
+        self.as_server_error().map(|failure| failure.code)
     }
 
     /// Invalid fields of the request; empty if the request is not the cause.
     pub fn fields(&self) -> &[FieldViolation] {
-        self.server_error().map_or(&[], |failure| &failure.fields)
+        self.as_server_error().map_or(&[], |failure| &failure.fields)
     }
 
     /// Retry delay; `None` if the server gave none.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.server_error().and_then(|failure| failure.retry_after)
+        self.as_server_error().and_then(|failure| failure.retry_after)
     }
 
     /// The complete error of the server; `None` for an error without a call.
-    pub fn server_error(&self) -> Option<&ServerError> {
+    pub fn as_server_error(&self) -> Option<&ServerError> {
         match self {
             Error::CallFailed(failure) | Error::StreamEnded(Some(failure)) => Some(failure),
             Error::InvalidEndpoint(_)
@@ -143,7 +143,7 @@ impl From<&Status> for ServerError {
         let pushback_delay = pushback.flatten().map(Duration::from_millis);
         let info = details.error_info();
         ServerError {
-            code: code_from_status(status),
+            code: normalized_code(status),
             message: status.message().to_owned(),
             fields,
             retry_after: details.retry_info().and_then(|info| info.retry_delay).max(pushback_delay),
@@ -166,7 +166,7 @@ fn reason_name(reason: pb::ErrorReason) -> Option<String> {
 ///
 /// A deadline that passes in the client is CANCELLED in tonic and becomes DEADLINE_EXCEEDED. A lost connection is UNKNOWN
 /// in tonic and becomes UNAVAILABLE. Only a status that was created in the client has a source.
-fn code_from_status(status: &Status) -> Code {
+fn normalized_code(status: &Status) -> Code {
     let is_client_side = std::error::Error::source(status).is_some();
     match status.code() {
         Code::Cancelled if status.message() == "Timeout expired" => Code::DeadlineExceeded,
@@ -205,7 +205,7 @@ mod tests {
     fn request_error_has_the_reason_of_its_enum_value() {
         let reason_of = |reason: i32| {
             let error = Error::from_request_error(pb::RequestError { reason, ..Default::default() });
-            error.server_error().unwrap().reason.clone()
+            error.as_server_error().unwrap().reason.clone()
         };
         assert_eq!(reason_of(pb::ErrorReason::SeatsTaken.into()).as_deref(), Some("SEATS_TAKEN"));
         assert_eq!(reason_of(pb::ErrorReason::Unspecified.into()), None);

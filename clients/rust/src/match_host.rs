@@ -31,11 +31,11 @@ pub struct MatchHost {
 impl MatchHost {
     /// Host of the matches of `advertisement`.
     pub fn new(client: Client, advertisement: &Advertisement) -> Self {
-        Self::with_token(client, advertisement.token().to_vec())
+        Self::from_advertisement_token(client, advertisement.token().to_vec())
     }
 
     /// Host of the matches of the advertisement with this token, as after a restart of the game server.
-    pub fn with_token(client: Client, advertisement_token: Vec<u8>) -> Self {
+    pub fn from_advertisement_token(client: Client, advertisement_token: Vec<u8>) -> Self {
         let (hosted, given_up) = (BTreeSet::new(), BTreeSet::new());
         Self { client, advertisement_token, hosted, given_up, time_to_next_heartbeat: FIRST_BEAT_INTERVAL }
     }
@@ -59,17 +59,17 @@ impl MatchHost {
     /// are now.
     pub async fn heartbeat(&mut self) -> Result<Vec<pb::HostedMatch>, Error> {
         let known: Vec<String> = self.hosted.union(&self.given_up).take(MATCHES_PER_BEAT_MAX).cloned().collect();
-        let response = self.send(known).await?;
+        let response = self.send_heartbeat(known).await?;
         let new = response.hosted_match_ids.into_iter().filter(|id| !self.hosted.contains(id));
         let new: Vec<String> = new.collect();
         let mut matches = response.matches;
         if !new.is_empty() {
-            matches.extend(self.send(new).await?.matches);
+            matches.extend(self.send_heartbeat(new).await?.matches);
         }
         Ok(matches)
     }
 
-    async fn send(&mut self, match_ids: Vec<String>) -> Result<pb::QueueHostHeartbeatResponse, Error> {
+    async fn send_heartbeat(&mut self, match_ids: Vec<String>) -> Result<pb::QueueHostHeartbeatResponse, Error> {
         let beat = |match_id: String| pb::HostedMatchBeat { gives_up: self.given_up.contains(&match_id), match_id };
         let request = pb::QueueHostHeartbeatRequest {
             advertisement_token: self.advertisement_token.clone(),

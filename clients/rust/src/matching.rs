@@ -32,7 +32,7 @@ pub use event::Event;
 pub use machine::{Matching, ProberDataJudge};
 pub use monotonic_time::MonotonicTime;
 pub use options::{HostedSession, MatchingOptions};
-pub use outcome::{AdvertisedSession, EndReason, Invitation, Outcome, Transmit};
+pub use outcome::{AdvertisedSession, ConnectTarget, EndReason, Outcome, Transmit};
 pub(crate) use packet_budget::PacketBudget;
 pub use stage::MatchingState;
 

@@ -14,7 +14,7 @@ use crate::beacons_run::{BeaconsRun, FIRST_TOKEN_TIME_MAX};
 use crate::datagrams::{self, DATAGRAM_BYTES_MAX};
 use crate::error::Error;
 use crate::matching::{
-    Answer, Call, CallError, CallId, EndReason, Event, HostedSession, Invitation, Matching, MatchingOptions,
+    Answer, Call, CallError, CallId, ConnectTarget, EndReason, Event, HostedSession, Matching, MatchingOptions,
     MatchingState, MonotonicTime, Outcome, ProberDataJudge, Request,
 };
 use crate::pb;
@@ -30,15 +30,15 @@ const EVENTS_MAX: usize = 64;
 /// The game, as a search loop needs it.
 pub trait MatchingGame {
     /// Connects to a host. Returns whether the party is in its session. The loop drops the future when its time is over.
-    fn connect(&self, invitation: Invitation) -> impl Future<Output = bool> + Send;
+    fn connect(&self, invitation: ConnectTarget) -> impl Future<Output = bool> + Send;
 
     /// News that need no answer: all outcomes but [`Outcome::Connect`] and [`Outcome::AbandonConnect`].
-    fn notice(&self, outcome: &Outcome) {
+    fn notify(&self, outcome: &Outcome) {
         let _ = outcome;
     }
 
     /// Datagram on the socket that is no probe: one of the game, if it shares the socket.
-    fn receive(&self, packet: &[u8], from: SocketAddr) {
+    fn receive_datagram(&self, packet: &[u8], from: SocketAddr) {
         let _ = (packet, from);
     }
 }
@@ -97,7 +97,7 @@ impl MatchingHandle {
     }
 
     /// A reservation of the hosted session changed, from [`HostEvents`](crate::HostEvents).
-    pub async fn reservation(&self, event: pb::ReservationEvent) {
+    pub async fn reservation_changed(&self, event: pb::ReservationEvent) {
         self.send(Event::Reservation(event)).await;
     }
 
@@ -135,7 +135,7 @@ impl MatchingRun {
 
     /// Measures beacons on the socket of [`Self::run`], and again before the proven round trips expire. The loop starts with the first
     /// token, or after 4 s without one, and sends the latest with its searches, reservations and advertisements.
-    pub fn measure_beacons(mut self) -> Self {
+    pub fn with_beacon_measurement(mut self) -> Self {
         self.measures_beacons = true;
         self
     }
@@ -160,7 +160,7 @@ impl MatchingRun {
         let mut ended = None;
         // A session in which the loop was before is no result.
         let mut was_joined = self.matching.state() == MatchingState::Joined;
-        let mut starts_at = Some(self.first_start());
+        let mut starts_at = Some(self.latest_start());
         loop {
             self.carry_out_beacons(socket).await;
             if starts_at.is_some_and(|at| at <= Instant::now() || self.has_settled_beacons()) {
@@ -169,7 +169,7 @@ impl MatchingRun {
             }
             while let Some(call) = self.matching.poll_call() {
                 let channel = self.channel.clone();
-                self.calls.spawn(async move { (call.id, answer(&channel, call).await) });
+                self.calls.spawn(async move { (call.id, make_call(&channel, call).await) });
             }
             while let Some(transmit) = self.matching.poll_transmit() {
                 datagrams::send(socket, transmit).await;
@@ -183,7 +183,7 @@ impl MatchingRun {
                     }
                     Outcome::AbandonConnect { .. } => connecting = None,
                     outcome => {
-                        game.notice(&outcome);
+                        game.notify(&outcome);
                         if let Outcome::Ended(reason) = outcome {
                             ended = Some(reason);
                         }
@@ -199,26 +199,26 @@ impl MatchingRun {
             }
             was_joined = is_joined;
             let happening = tokio::select! {
-                happening = self.next_happening(starts_at) => happening,
+                happening = self.next_event(starts_at) => happening,
                 (reservation_id, is_connected) = when_some(&mut connecting) => {
                     connecting = None;
-                    Happening::of_connect(reservation_id, is_connected)
+                    RunEvent::of_connect(reservation_id, is_connected)
                 }
                 received = datagrams::receive(socket, &mut buffer) => match received {
-                    Some((packet, from)) if is_probe(packet) => Happening::Datagram { from, packet: packet.to_vec() },
+                    Some((packet, from)) if is_probe(packet) => RunEvent::Datagram { from, packet: packet.to_vec() },
                     Some((packet, from)) => {
-                        game.receive(packet, from);
+                        game.receive_datagram(packet, from);
                         continue;
                     }
-                    None => Happening::Loop(Event::Timeout),
+                    None => RunEvent::Loop(Event::Timeout),
                 },
             };
-            self.take(happening);
+            self.handle_event(happening);
         }
     }
 
     /// Time at which the loop starts, unless beacons are measured sooner.
-    fn first_start(&mut self) -> Instant {
+    fn latest_start(&mut self) -> Instant {
         if self.measures_beacons && self.beacons.is_none() {
             self.beacons = Some(BeaconsRun::start(self.channel.clone()));
         }
@@ -228,7 +228,7 @@ impl MatchingRun {
 
     /// Whether the loop need not wait for beacons.
     fn has_settled_beacons(&mut self) -> bool {
-        self.beacons.as_mut().is_none_or(|beacons| beacons.beacons().is_settled())
+        self.beacons.as_mut().is_none_or(|beacons| beacons.beacons().is_first_measurement_over())
     }
 
     /// Sends the packets to beacons, and passes on a new token.
@@ -244,29 +244,29 @@ impl MatchingRun {
     }
 
     /// Waits for an answer, an event of the game, or a timeout.
-    async fn next_happening(&mut self, starts_at: Option<Instant>) -> Happening {
+    async fn next_event(&mut self, starts_at: Option<Instant>) -> RunEvent {
         let timeout = self.matching.poll_timeout().map(|at| self.start + at.since(MonotonicTime::default()));
         tokio::select! {
-            Some(Ok((id, result))) = self.calls.join_next() => Happening::Loop(Event::Answer { id, result }),
-            Some(event) = self.events.recv() => Happening::Loop(event),
+            Some(Ok((id, result))) = self.calls.join_next() => RunEvent::Loop(Event::Answer { id, result }),
+            Some(event) = self.events.recv() => RunEvent::Loop(event),
             event = async {
                 match &mut self.beacons {
                     Some(beacons) => beacons.next_event().await,
                     None => std::future::pending().await,
                 }
-            } => Happening::Beacons(event),
-            () = datagrams::sleep_until(timeout) => Happening::Loop(Event::Timeout),
-            () = datagrams::sleep_until(starts_at) => Happening::Loop(Event::Timeout),
+            } => RunEvent::Beacons(event),
+            () = datagrams::sleep_until(timeout) => RunEvent::Loop(Event::Timeout),
+            () = datagrams::sleep_until(starts_at) => RunEvent::Loop(Event::Timeout),
         }
     }
 
-    fn take(&mut self, happening: Happening) {
+    fn handle_event(&mut self, happening: RunEvent) {
         let now = self.now();
         match (happening, &mut self.beacons) {
-            (Happening::Loop(event), _) => self.matching.handle(event, now),
-            (Happening::Beacons(event), Some(beacons)) => beacons.handle(event),
-            (Happening::Beacons(_), None) => {}
-            (Happening::Datagram { from, packet }, beacons) => {
+            (RunEvent::Loop(event), _) => self.matching.handle(event, now),
+            (RunEvent::Beacons(event), Some(beacons)) => beacons.handle(event),
+            (RunEvent::Beacons(_), None) => {}
+            (RunEvent::Datagram { from, packet }, beacons) => {
                 if let Some(beacons) = beacons {
                     beacons.handle(BeaconsEvent::Datagram { from, packet: packet.clone() });
                 }
@@ -281,13 +281,13 @@ impl MatchingRun {
 }
 
 /// Event of the loop, of its measurement of beacons, or a datagram that may be for either.
-enum Happening {
+enum RunEvent {
     Loop(Event),
     Beacons(BeaconsEvent),
     Datagram { from: SocketAddr, packet: Vec<u8> },
 }
 
-impl Happening {
+impl RunEvent {
     /// The game has connected, or could not.
     fn of_connect(reservation_id: String, is_connected: bool) -> Self {
         Self::Loop(if is_connected {
@@ -307,7 +307,7 @@ async fn when_some<Output>(future: &mut Option<Pin<Box<dyn Future<Output = Outpu
 }
 
 /// Makes a call.
-async fn answer(channel: &RetryingChannel, call: Call) -> Result<Answer, CallError> {
+async fn make_call(channel: &RetryingChannel, call: Call) -> Result<Answer, CallError> {
     match call.request {
         Request::ChooseAction(request) => channel
             .call_matchmaking(request, |mut stub, request| async move { stub.choose_action(request).await })

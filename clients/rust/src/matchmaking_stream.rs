@@ -245,7 +245,7 @@ impl MatchmakingStream {
 
     /// Searches once.
     pub async fn search(&self, request: pb::MatchmakingSearchRequest) -> Result<pb::MatchmakingSearchResponse, Error> {
-        let mut core = core_envelope(pb::MatchmakingCoreRequestType::Search);
+        let mut core = empty_core_envelope(pb::MatchmakingCoreRequestType::Search);
         core.search_request = Some(request);
         self.send(core).await?.wait().await?.search_response.ok_or(Error::MissingField("search_response"))
     }
@@ -256,7 +256,7 @@ impl MatchmakingStream {
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
     ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {
         ensure_idempotency_key(&mut request);
-        let mut core = core_envelope(pb::MatchmakingCoreRequestType::UpdateAdvertisement);
+        let mut core = empty_core_envelope(pb::MatchmakingCoreRequestType::UpdateAdvertisement);
         core.update_advertisement_request = Some(request);
         let response = self.send(core).await?.wait().await?;
         response.update_advertisement_response.ok_or(Error::MissingField("update_advertisement_response"))
@@ -267,7 +267,7 @@ impl MatchmakingStream {
         &self,
         request: pb::MatchmakingDeleteAdvertisementRequest,
     ) -> Result<pb::MatchmakingDeleteAdvertisementResponse, Error> {
-        let mut core = core_envelope(pb::MatchmakingCoreRequestType::DeleteAdvertisement);
+        let mut core = empty_core_envelope(pb::MatchmakingCoreRequestType::DeleteAdvertisement);
         core.delete_advertisement_request = Some(request);
         let response = self.send(core).await?.wait().await?;
         response.delete_advertisement_response.ok_or(Error::MissingField("delete_advertisement_response"))
@@ -278,13 +278,13 @@ impl MatchmakingStream {
         &self,
         request: pb::MatchmakingGetConfigurationRequest,
     ) -> Result<pb::MatchmakingGetConfigurationResponse, Error> {
-        let mut core = core_envelope(pb::MatchmakingCoreRequestType::GetConfiguration);
+        let mut core = empty_core_envelope(pb::MatchmakingCoreRequestType::GetConfiguration);
         core.get_configuration_request = Some(request);
         let response = self.send(core).await?.wait().await?;
         response.get_configuration_response.ok_or(Error::MissingField("get_configuration_response"))
     }
 }
 
-fn core_envelope(kind: pb::MatchmakingCoreRequestType) -> pb::MatchmakingCoreRequest {
+fn empty_core_envelope(kind: pb::MatchmakingCoreRequestType) -> pb::MatchmakingCoreRequest {
     pb::MatchmakingCoreRequest { request_type: Some(kind.into()), ..Default::default() }
 }

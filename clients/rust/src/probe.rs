@@ -6,7 +6,8 @@ mod responder;
 
 pub use beacons::Beacons;
 pub use fireteam_probe::{
-    ArrivalTime, HostCookieKey, HostProber, HostResponder, ProbeFinding, ProbeKey, ProbeTarget, Verdict, is_probe,
+    ArrivalAndAnswerTime, HostCookieKey, HostProber, HostResponder, ProbeFinding, ProbeKey, ProbeTarget, Verdict,
+    is_probe,
 };
 #[cfg(feature = "runtime")]
 pub use responder::Responder;

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::matching::{CallError, CallId, MonotonicTime};
 use crate::pb;
 use crate::queueing::{
-    QueueAnswer, QueueCall, QueueEnd, QueueEvent, QueueOutcome, QueueRequest, Queueing, QueueingState,
+    QueueAnswer, QueueCall, QueueEnd, QueueEvent, QueueGameNotification, QueueRequest, Queueing, QueueingState,
 };
 use crate::retry::RetryPolicy;
 use crate::retrying_channel::RetryingChannel;
@@ -25,13 +25,13 @@ const EVENTS_MAX: usize = 64;
 /// The game, as a queue loop needs it.
 pub trait QueueGame {
     /// Asks the players whether they accept a match. Dropped when the ready check is over.
-    fn ready(&self, found: pb::MatchStatus) -> impl Future<Output = bool> + Send;
+    fn answer_ready_check(&self, found: pb::MatchStatus) -> impl Future<Output = bool> + Send;
 
     /// Connects to the host of a match, as its `assignment` says. Returns whether the party is in.
     fn connect(&self, found: pb::MatchStatus) -> impl Future<Output = bool> + Send;
 
     /// News that need no answer: each status, and the end.
-    fn notice(&self, outcome: &QueueOutcome) {
+    fn notify(&self, outcome: &QueueGameNotification) {
         let _ = outcome;
     }
 }
@@ -69,7 +69,7 @@ impl QueueingHandle {
     }
 
     /// The match was played; team and rank, 1 for the best. Only where players report.
-    pub async fn report(&self, ranks: &[(u32, i32)]) {
+    pub async fn report_result(&self, ranks: &[(u32, i32)]) {
         let ranks = ranks.iter().map(|&(team, rank)| pb::TeamRank { team, rank });
         self.send(QueueEvent::Report(ranks.collect())).await;
     }
@@ -81,7 +81,7 @@ impl QueueingHandle {
 }
 
 /// Question to the game: its answer becomes an event.
-type Asking<'game> = Pin<Box<dyn Future<Output = QueueEvent> + Send + 'game>>;
+type GameReplyFuture<'game> = Pin<Box<dyn Future<Output = QueueEvent> + Send + 'game>>;
 
 impl QueueingRun {
     pub(crate) fn new(mut channel: RetryingChannel, queueing: Queueing) -> Self {
@@ -94,7 +94,7 @@ impl QueueingRun {
 
     /// Measures beacons on this socket before the ticket is entered, for at most 4 s. Its token goes into the ticket. Other datagrams that
     /// arrive meanwhile are lost.
-    pub fn measure_beacons(mut self, socket: impl Into<Arc<UdpSocket>>) -> Self {
+    pub fn with_beacon_measurement(mut self, socket: impl Into<Arc<UdpSocket>>) -> Self {
         self.beacon_socket = Some(socket.into());
         self
     }
@@ -116,34 +116,34 @@ impl QueueingRun {
 
     /// Runs until the ticket has ended. `saves` receives the bytes of [`Self::save`] each time that they may have changed.
     pub async fn run<Game: QueueGame + Sync>(&mut self, game: &Game, mut saves: impl FnMut(&[u8])) -> QueueEnd {
-        let mut asking: Option<Asking<'_>> = None;
+        let mut asking: Option<GameReplyFuture<'_>> = None;
         self.measure_before_entering().await;
         self.queueing.handle(QueueEvent::Start, self.now());
         loop {
             while let Some(call) = self.queueing.poll_call() {
                 let channel = self.channel.clone();
-                self.calls.spawn(async move { (call.id, answer(&channel, call).await) });
+                self.calls.spawn(async move { (call.id, make_call(&channel, call).await) });
             }
             if let Some(request) = self.queueing.poll_watch() {
                 self.watch = Some(open_watch(self.channel.clone(), request));
             }
             while let Some(outcome) = self.queueing.poll_outcome() {
                 match outcome {
-                    QueueOutcome::ReadyCheck(found) => {
+                    QueueGameNotification::ReadyCheck(found) => {
                         let match_id = found.match_id.clone();
                         asking = Some(Box::pin(async move {
-                            QueueEvent::Respond { match_id, accept: game.ready(*found).await }
+                            QueueEvent::Respond { match_id, accept: game.answer_ready_check(*found).await }
                         }));
                     }
-                    QueueOutcome::Connect(found) => {
+                    QueueGameNotification::Connect(found) => {
                         asking = Some(Box::pin(async move {
                             if game.connect(*found).await { QueueEvent::Connected } else { QueueEvent::ConnectFailed }
                         }));
                     }
                     outcome => {
                         saves(&self.queueing.saved_bytes());
-                        game.notice(&outcome);
-                        if let QueueOutcome::Ended(end) = outcome {
+                        game.notify(&outcome);
+                        if let QueueGameNotification::Ended(end) = outcome {
                             return end;
                         }
                     }
@@ -225,7 +225,7 @@ fn open_watch(channel: RetryingChannel, request: pb::QueueWatchRequest) -> OpenW
 }
 
 /// Makes a call.
-async fn answer(channel: &RetryingChannel, call: QueueCall) -> Result<QueueAnswer, CallError> {
+async fn make_call(channel: &RetryingChannel, call: QueueCall) -> Result<QueueAnswer, CallError> {
     match call.request {
         QueueRequest::Enter(request) => channel
             .call_queue(*request, |mut stub, request| async move { stub.enter(request).await })

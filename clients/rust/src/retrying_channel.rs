@@ -56,7 +56,7 @@ impl RetryingChannel {
         let (metadata, sent_token) = self.request_metadata().await?;
         let result = matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await;
         match result {
-            Err(error) if self.can_renew_token(&error, sent_token.as_ref()).await => {
+            Err(error) if self.discard_token_if_rejected(&error, sent_token.as_ref()).await => {
                 let (metadata, _) = self.request_metadata().await?;
                 matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await
             }
@@ -76,7 +76,9 @@ impl RetryingChannel {
             *attempt.metadata_mut() = metadata;
             match self.queue_stub().watch(attempt).await.map_err(Error::from) {
                 Ok(response) => return Ok(response.into_inner()),
-                Err(error) if !renewed && self.can_renew_token(&error, sent_token.as_ref()).await => renewed = true,
+                Err(error) if !renewed && self.discard_token_if_rejected(&error, sent_token.as_ref()).await => {
+                    renewed = true
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -140,7 +142,7 @@ impl RetryingChannel {
     }
 
     /// Whether a call that failed with `error` can be repeated with another token than `sent_token`.
-    async fn can_renew_token(&self, error: &Error, sent_token: Option<&AsciiMetadataValue>) -> bool {
+    async fn discard_token_if_rejected(&self, error: &Error, sent_token: Option<&AsciiMetadataValue>) -> bool {
         match (&self.token_source, sent_token) {
             (Some(token_source), Some(sent_token)) if error.code() == Some(Code::Unauthenticated) => {
                 token_source.invalidate(sent_token).await
@@ -169,7 +171,7 @@ impl RetryingChannel {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => Error::from(status),
             };
-            if !renewed && self.can_renew_token(&error, sent_token.as_ref()).await {
+            if !renewed && self.discard_token_if_rejected(&error, sent_token.as_ref()).await {
                 renewed = true;
                 continue;
             }

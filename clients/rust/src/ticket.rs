@@ -80,12 +80,12 @@ impl Ticket {
     }
 
     /// Accepts or declines the match `match_id` for all players whom this client acts for.
-    pub async fn respond(&mut self, match_id: &str, accept: bool) -> Result<&pb::TicketStatus, Error> {
-        self.respond_for_players(match_id, accept, Vec::new()).await
+    pub async fn respond_to_ready_check(&mut self, match_id: &str, accept: bool) -> Result<&pb::TicketStatus, Error> {
+        self.respond_to_ready_check_for_players(match_id, accept, Vec::new()).await
     }
 
     /// Accepts or declines the match `match_id` for some players.
-    pub async fn respond_for_players(
+    pub async fn respond_to_ready_check_for_players(
         &mut self,
         match_id: &str,
         accept: bool,

@@ -25,7 +25,7 @@ impl AttributeValue {
     }
 
     /// Builds a string list: sorts it and removes duplicates.
-    pub fn string_list(mut strings: Vec<Box<str>>) -> AttributeValue {
+    pub fn from_string_list(mut strings: Vec<Box<str>>) -> AttributeValue {
         strings.sort();
         strings.dedup();
         AttributeValue::StringList(strings.into())
@@ -180,7 +180,7 @@ pub struct PlayerAggregation {
     /// Function of the players' values.
     pub function: AggregateFunction,
     /// Party's value if a player has none.
-    pub missing_member: MissingMember,
+    pub missing_member: MissingMemberPolicy,
 }
 
 /// Function of the values of all players.
@@ -200,7 +200,7 @@ pub enum AggregateFunction {
 
 /// Party's value if a player has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MissingMember {
+pub enum MissingMemberPolicy {
     /// The party has none either.
     #[default]
     Missing,

@@ -31,9 +31,9 @@ impl AttributeValues {
     ) -> Self {
         let is_frustrated = standings.is_some_and(|standings| standings.iter().any(|player| player.is_frustrated));
         let limit_factor = if is_frustrated { limit_factor_of_frustrated(ruleset) } else { 1.0 };
-        Self::read(ruleset, session, limit_factor, |attribute| {
+        Self::from_session_with(ruleset, session, limit_factor, |attribute| {
             let number = match attribute.source {
-                SourceField::Skill | SourceField::RatingDeviation => rating_number(
+                SourceField::Skill | SourceField::RatingDeviation => number_from_ratings(
                     ruleset,
                     attribute,
                     player_standing::session_ratings(ruleset, session, standings).flatten(),
@@ -62,10 +62,10 @@ impl AttributeValues {
     /// Values of a party of whose players the server keeps nothing.
     pub fn from_session_without_standings(ruleset: &Ruleset, session: &Session) -> Self {
         // As `of_party` without standings; most advertisements are read here.
-        Self::read(ruleset, session, 1.0, |attribute| match attribute.source {
+        Self::from_session_with(ruleset, session, 1.0, |attribute| match attribute.source {
             SourceField::Skill | SourceField::RatingDeviation => {
                 let ratings = player_standing::session_ratings(ruleset, session, None).flatten();
-                rating_number(ruleset, attribute, ratings).map(AttributeValue::Number)
+                number_from_ratings(ruleset, attribute, ratings).map(AttributeValue::Number)
             }
             _ => None,
         })
@@ -74,9 +74,9 @@ impl AttributeValues {
     /// Reads the values of players whose ratings were chosen before, as in [`player_standing::player_rating`]. What the
     /// server counts is read from the session's attributes, where it was put at the entry.
     pub fn from_session_and_ratings(ruleset: &Ruleset, session: &Session, ratings: &[PlayerRating]) -> Self {
-        Self::read(ruleset, session, 1.0, |attribute| match attribute.source {
+        Self::from_session_with(ruleset, session, 1.0, |attribute| match attribute.source {
             SourceField::Skill | SourceField::RatingDeviation => {
-                rating_number(ruleset, attribute, ratings.iter().copied()).map(AttributeValue::Number)
+                number_from_ratings(ruleset, attribute, ratings.iter().copied()).map(AttributeValue::Number)
             }
             _ => session.stated_attribute_value(&attribute.name).cloned(),
         })
@@ -91,7 +91,7 @@ impl AttributeValues {
     }
 
     /// Values of a session; `standing_value` reads those that depend on the standing of players.
-    fn read(
+    fn from_session_with(
         ruleset: &Ruleset,
         session: &Session,
         limit_factor: f64,
@@ -212,7 +212,7 @@ fn limit_factor_of_frustrated(ruleset: &Ruleset) -> f64 {
 pub fn number_counted_from_matches(attribute: &Attribute, standings: &[PlayerStanding]) -> Option<f64> {
     match attribute.source {
         SourceField::MatchesPlayed => {
-            aggregate(attribute, standings.iter().map(|player| f64::from(player.match_count)))
+            aggregate_numbers(attribute, standings.iter().map(|player| f64::from(player.match_count)))
         }
         SourceField::DisputedPercent => standings.iter().map(|player| player.disputed_percent).reduce(f64::max),
         _ => None,
@@ -221,13 +221,17 @@ pub fn number_counted_from_matches(attribute: &Attribute, standings: &[PlayerSta
 
 /// Number that an attribute takes from the ratings of players: the rating less `match_z` deviations, or the deviation.
 #[inline]
-fn rating_number(ruleset: &Ruleset, attribute: &Attribute, ratings: impl Iterator<Item = PlayerRating>) -> Option<f64> {
+fn number_from_ratings(
+    ruleset: &Ruleset,
+    attribute: &Attribute,
+    ratings: impl Iterator<Item = PlayerRating>,
+) -> Option<f64> {
     let (match_z, is_deviation) = (ruleset.match_z(), attribute.source == SourceField::RatingDeviation);
     let number = |it: PlayerRating| if is_deviation { it.deviation } else { it.matching_rating(match_z) };
-    aggregate(attribute, ratings.map(number))
+    aggregate_numbers(attribute, ratings.map(number))
 }
 
-fn aggregate(attribute: &Attribute, values: impl Iterator<Item = f64>) -> Option<f64> {
+fn aggregate_numbers(attribute: &Attribute, values: impl Iterator<Item = f64>) -> Option<f64> {
     attribute.party_aggregation.aggregate(&values.collect::<Vec<f64>>())
 }
 

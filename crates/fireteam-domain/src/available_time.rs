@@ -55,31 +55,32 @@ impl OutageTimes {
             return deadline;
         }
         let mut end = deadline;
-        for counted in self.counted_since(set_at) {
+        for counted in self.counted_outages_since(set_at) {
             if end <= counted.from {
                 break;
             }
             end = end.plus_ms(counted.to.ms_since(counted.from));
         }
-        let is_affected = |since: &UnixMs| counts(*since, set_at) && *since < end;
+        let is_affected = |since: &UnixMs| is_counted_for_deadline(*since, set_at) && *since < end;
         if self.silent_since.iter().any(is_affected) { end.plus_ms(deadline.ms_since(set_at)) } else { end }
     }
 
     /// Milliseconds of outages from `since` to `until` that count for deadlines set at `since`.
     pub fn outage_ms_between(&self, since: UnixMs, until: UnixMs) -> u64 {
-        self.counted_since(since).map(|counted| counted.to.min(until).ms_since(counted.from)).sum()
+        self.counted_outages_since(since).map(|counted| counted.to.min(until).ms_since(counted.from)).sum()
     }
 
     /// Whether between `since` and `until` players may have been unable to reach the store: an outage that counts for deadlines
     /// set at `since`, or a server that has been silent since then.
     pub fn has_interrupted(&self, since: UnixMs, until: UnixMs) -> bool {
-        let has_fallen_silent = |silent_since: &UnixMs| counts(*silent_since, since) && *silent_since < until;
+        let has_fallen_silent =
+            |silent_since: &UnixMs| is_counted_for_deadline(*silent_since, since) && *silent_since < until;
         self.outage_ms_between(since, until) > 0 || self.silent_since.iter().any(has_fallen_silent)
     }
 
     /// The parts after `set_at` of the outages that count for a deadline set then, in order and without overlaps.
-    fn counted_since(&self, set_at: UnixMs) -> impl Iterator<Item = Outage> + '_ {
-        let counted = self.outages.iter().filter(move |outage| counts(outage.from, set_at));
+    fn counted_outages_since(&self, set_at: UnixMs) -> impl Iterator<Item = Outage> + '_ {
+        let counted = self.outages.iter().filter(move |outage| is_counted_for_deadline(outage.from, set_at));
         counted.scan(set_at, |covered_until, outage| {
             let from = outage.from.max(*covered_until);
             let to = outage.to.max(from);
@@ -90,7 +91,7 @@ impl OutageTimes {
 }
 
 /// Whether an outage that began at `from` counts for a deadline set at `set_at`.
-fn counts(from: UnixMs, set_at: UnixMs) -> bool {
+fn is_counted_for_deadline(from: UnixMs, set_at: UnixMs) -> bool {
     set_at <= from.plus_ms(OUTAGE_START_TOLERANCE_MS)
 }
 

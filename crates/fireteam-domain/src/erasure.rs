@@ -115,7 +115,7 @@ impl UserKeyReplacement {
         }
         let mut erased = advertisement.clone();
         // The longest round trips of all players, also of this one.
-        erased.session.set_published_vector(None);
+        erased.session.set_published_beacon_vector(None);
         self.replace_in_players(&mut erased.session);
         Some(erased)
     }

@@ -21,22 +21,23 @@ use crate::time::UnixMs;
 use crate::wish::Wish;
 
 pub use crate::filter::pair::{
-    SessionView, WaitingSession, admit_queue_parties_by_filter, estimate_between, measure_between, measure_for_limit,
+    SessionView, WaitingSession, admit_queue_parties_by_one_filter, estimate_round_trip_between, measure_between,
+    measure_for_limit,
 };
 pub use crate::filter::refusal::{Refusal, RefusingSide};
-pub use crate::filter::search_predictor::SearchPredictor;
+pub use crate::filter::search_predictor::RoundTripPredictor;
 pub use crate::filter::wishes::{admit_mutually_by_wishes, refusals_by_wishes};
 
 /// Advertisements with players whom a searcher avoids.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct AvoidedAdverts<'a> {
+pub struct AdvertsOfAvoidedPlayers<'a> {
     /// Ids of those that do not exist for the searcher, sorted.
     pub hidden: &'a [AdvertisementId],
     /// Costs that are added to the scores of others, sorted by id; positive.
     pub costs: &'a [(AdvertisementId, f64)],
 }
 
-impl AvoidedAdverts<'_> {
+impl AdvertsOfAvoidedPlayers<'_> {
     /// Whether an advertisement does not exist for the searcher.
     pub fn is_hidden(&self, id: AdvertisementId) -> bool {
         self.hidden.binary_search(&id).is_ok()
@@ -68,11 +69,11 @@ pub struct Searcher<'a> {
     /// Ids of advertisements to exclude, sorted.
     pub excluded_ids: &'a [AdvertisementId],
     /// Advertisements with players whom it avoids.
-    pub avoided: AvoidedAdverts<'a>,
+    pub avoided: AdvertsOfAvoidedPlayers<'a>,
     /// Results of its probes in this search.
     pub probes: ProbeResults<'a>,
     /// Predictor of round trips; `None` if the ruleset does not predict them, or the party has too few floors to beacons.
-    pub predictor: Option<SearchPredictor<'a>>,
+    pub predictor: Option<RoundTripPredictor<'a>>,
     /// Time spent searching, milliseconds.
     pub waited_ms: u64,
 }
@@ -127,7 +128,7 @@ pub fn admit_advertisement(
     if searcher.avoided.is_hidden(candidate.advertisement.id) {
         return Err(Refusal::AvoidedPlayer);
     }
-    admit_not_hidden(ruleset, searcher, candidate, now)
+    admit_visible_advertisement(ruleset, searcher, candidate, now)
 }
 
 /// Admits two queue parties to each other, or returns the hard filter that refuses. `one` counts as the searcher.
@@ -139,13 +140,14 @@ pub fn admit_queue_parties(
     one: &WaitingSession<'_>,
     other: &WaitingSession<'_>,
 ) -> Result<(), Refusal> {
-    (0..ruleset.hard_filters.len()).try_for_each(|index| admit_queue_parties_by_filter(ruleset, index, one, other))?;
+    (0..ruleset.hard_filters.len())
+        .try_for_each(|index| admit_queue_parties_by_one_filter(ruleset, index, one, other))?;
     admit_mutually_by_wishes(ruleset, one, other, None)
 }
 
 /// Like `admit`, for a candidate that is known not to be hidden.
 #[inline]
-pub(crate) fn admit_not_hidden(
+pub(crate) fn admit_visible_advertisement(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
@@ -197,7 +199,7 @@ pub fn measured_or_predicted_round_trip(
     candidate: &AdvertisementView<'_>,
 ) -> Option<MeasuredOrPredictedRoundTrip> {
     if !searcher.probes.is_empty()
-        && let Some(counted) = counted_probe(ruleset, searcher, candidate)
+        && let Some(counted) = measured_round_trip(ruleset, searcher, candidate)
     {
         return Some(counted);
     }
@@ -210,13 +212,13 @@ fn predicted_round_trip(
     candidate: &AdvertisementView<'_>,
 ) -> Option<MeasuredOrPredictedRoundTrip> {
     let predictor = searcher.predictor.as_ref()?;
-    let predicted = predictor.round_trip(ruleset, &candidate.advertisement.session, candidate.completed_vector);
+    let predicted = predictor.predict_round_trip(ruleset, &candidate.advertisement.session, candidate.completed_vector);
     predicted.map(MeasuredOrPredictedRoundTrip::Predicted)
 }
 
 /// Result of [`measured_or_predicted_round_trip`] for a searcher that has probed. Few have, so it is kept out of the path of the others.
 #[cold]
-fn counted_probe(
+fn measured_round_trip(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,

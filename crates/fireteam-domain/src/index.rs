@@ -48,7 +48,7 @@ use crate::index::vector_cache::VectorCache;
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::player_standing;
 use crate::ruleset::Ruleset;
-use crate::ruleset::probing::LatencySource;
+use crate::ruleset::probing::LatencyEstimatePolicy;
 use crate::time::UnixMs;
 
 pub use crate::index::entry::IndexEntry;
@@ -82,7 +82,7 @@ impl AdvertisementIndex {
         let layout = ColumnLayout::for_ruleset(&ruleset);
         let interner = ValueInterner::new(layout.interned_attributes.len());
         let needs_players = player_standing::uses_standings(&ruleset) || !ruleset.avoid.is_empty();
-        let vector_cache = (ruleset.probing.source == LatencySource::PredictedV1).then(VectorCache::default);
+        let vector_cache = (ruleset.probing.source == LatencyEstimatePolicy::PredictedV1).then(VectorCache::default);
         let player_slots = needs_players.then(SlotsByUser::default);
         Self {
             ruleset,
@@ -123,7 +123,7 @@ impl AdvertisementIndex {
             let partition = self.find_or_create_partition(&entry);
             let slot = self.slab.insert_entry(entry);
             if let Some(cache) = &mut self.vector_cache {
-                cache.insert(slot, self.slab.entry(slot));
+                cache.complete_and_insert(slot, self.slab.entry(slot));
             }
             if let Some(player_slots) = &mut self.player_slots {
                 player_slots.insert(&self.slab, slot);
@@ -135,7 +135,7 @@ impl AdvertisementIndex {
         };
         self.layout.write_row(&self.ruleset, &entry, slot, &self.tick_scale, &mut self.interner, &mut self.row_buffer);
         if let Some(cache) = &mut self.vector_cache {
-            cache.insert(slot, &entry);
+            cache.complete_and_insert(slot, &entry);
         }
         let row_addr = self.slab.row_addr(slot);
         let (key, tree) = self.partitions[row_addr.partition as usize].as_mut().expect("a row's partition exists");
@@ -161,7 +161,7 @@ impl AdvertisementIndex {
 
     /// Number of players that [`ids_of_user`](Self::ids_of_user) finds; one in several advertisements counts several times.
     pub fn tracked_player_count(&self) -> usize {
-        self.player_slots.as_ref().map_or(0, SlotsByUser::player_slot_pair_count)
+        self.player_slots.as_ref().map_or(0, SlotsByUser::player_count)
     }
 
     /// Whether a change of what the server keeps about a player may change an advertisement's values.
@@ -211,8 +211,8 @@ impl AdvertisementIndex {
         let Some(cache) = &mut self.vector_cache else { return };
         cache.set_fleet(fleet.cloned());
         for slot in cache.take_stale_slots(self.slab.slot_count(), max_slots) {
-            if let Some(entry) = self.slab.entry_at(slot) {
-                cache.insert(slot as u32, entry);
+            if let Some(entry) = self.slab.entry_if_occupied(slot) {
+                cache.complete_and_insert(slot as u32, entry);
             }
         }
     }

@@ -50,7 +50,7 @@ pub fn round_trip_by_regions_or_distance(
     one: LatencyEndpoint<'_>,
     other: LatencyEndpoint<'_>,
 ) -> Option<f64> {
-    if let Some(ms) = best_common_region_ms(one.region_latencies, other.region_latencies) {
+    if let Some(ms) = best_common_region_slower_side_ms(one.region_latencies, other.region_latencies) {
         return Some(ms);
     }
     Some(model.round_trip_ms(one.locality?.chord_miles(other.locality?)))
@@ -58,7 +58,7 @@ pub fn round_trip_by_regions_or_distance(
 
 /// Whether [`round_trip_by_regions_or_distance`] uses a region that both have measured.
 pub fn has_common_region(one: &[RegionLatency], other: &[RegionLatency]) -> bool {
-    best_common_region_ms(one, other).is_some()
+    best_common_region_slower_side_ms(one, other).is_some()
 }
 
 /// Distance that light travels in fiber per millisecond, kilometers: two thirds of its speed in vacuum.
@@ -77,7 +77,7 @@ pub fn min_possible_round_trip_ms(one: Option<Locality>, other: Option<Locality>
 }
 
 /// Minimum, over the regions in both lists, of the slower side's round trip.
-fn best_common_region_ms(one: &[RegionLatency], other: &[RegionLatency]) -> Option<f64> {
+fn best_common_region_slower_side_ms(one: &[RegionLatency], other: &[RegionLatency]) -> Option<f64> {
     let (mut left, mut right) = (0, 0);
     let mut best_ms: Option<f64> = None;
     while let (Some(ours), Some(theirs)) = (one.get(left), other.get(right)) {

@@ -21,7 +21,7 @@ pub const STRING_LIST_ENTRIES_MAX: usize = 32;
 /// Region round trips in one session.
 pub const REGIONS_PER_SESSION_MAX: usize = 32;
 /// Attribute ranges published by one advertisement.
-pub const ALLOWED_RANGES_MAX: usize = 16;
+pub const ALLOWED_RANGES_PER_ADVERTISEMENT_MAX: usize = 16;
 /// Wishes of one session.
 pub const WISHES_PER_SESSION_MAX: usize = 16;
 /// Relaxations of one wish.
@@ -63,7 +63,7 @@ pub const PARTIES_PER_SESSION_MATCH_MAX: usize = 256;
 /// Players in one match of a session.
 pub const PLAYERS_PER_SESSION_MATCH_MAX: usize = 256;
 /// Matchmaking sets that one heartbeat may name for its connected users.
-pub const CONNECTED_SETS_PER_HEARTBEAT_MAX: usize = 16;
+pub const CONNECTED_MATCHMAKING_SETS_PER_HEARTBEAT_MAX: usize = 16;
 /// Ratings set by one store transaction.
 pub const RATINGS_PER_TRANSACTION_MAX: usize = 1_000;
 /// Rating history entries stored per user and set; older ones are overwritten.

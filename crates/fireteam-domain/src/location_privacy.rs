@@ -67,7 +67,7 @@ pub fn arc_km(one: Locality, other: Locality) -> f64 {
 /// Round trip to a region as others may know it, milliseconds: as if measured from `center`, the center of the cell of
 /// `place`, and rounded to [`ROUND_TRIP_ROUNDING_MS`]. Where `place`, `center` or the region's place is unknown, only
 /// rounded. Without the move, steps of round trips to a dozen regions reveal a place within the cell.
-pub fn shared_region_round_trip_ms(
+pub fn coarsened_round_trip_ms(
     round_trip_ms: f64,
     place_and_center: Option<(Locality, Locality)>,
     region_place: Option<Locality>,
@@ -81,7 +81,7 @@ pub fn shared_region_round_trip_ms(
     round_to_step(moved.max(0.0), ROUND_TRIP_ROUNDING_MS)
 }
 
-/// Replaces round trips to regions by those that others may know ([`shared_region_round_trip_ms`]).
+/// Replaces round trips to regions by those that others may know ([`coarsened_round_trip_ms`]).
 pub fn coarsen_region_latencies(
     region_latencies: &mut [RegionLatency],
     place_and_center: Option<(Locality, Locality)>,
@@ -89,7 +89,7 @@ pub fn coarsen_region_latencies(
 ) {
     for latency in region_latencies {
         let place = region_place(&latency.region);
-        let shared_ms = shared_region_round_trip_ms(f64::from(latency.round_trip_ms), place_and_center, place);
+        let shared_ms = coarsened_round_trip_ms(f64::from(latency.round_trip_ms), place_and_center, place);
         latency.round_trip_ms = shared_ms as f32;
     }
 }
@@ -115,11 +115,11 @@ mod tests {
         let (place, center, region) = (locality(0.0, 1.4), locality(0.0, 0.0), locality(0.0, 60.0));
         // The place is 155.7 km nearer to the region than the center: 2.58 ms.
         assert!((arc_km(center, region) - arc_km(place, region) - 155.7).abs() < 0.1);
-        let shared = |ms, region| shared_region_round_trip_ms(ms, Some((place, center)), region);
+        let shared = |ms, region| coarsened_round_trip_ms(ms, Some((place, center)), region);
         assert_eq!((shared(61.0, Some(region)), shared(61.0, None)), (75.0, 50.0));
         assert_eq!((shared(12.4, None), shared(12.5, None)), (0.0, 25.0));
-        assert_eq!(shared_region_round_trip_ms(61.0, None, Some(region)), 50.0);
-        let west = shared_region_round_trip_ms(1.0, Some((center, place)), Some(region));
+        assert_eq!(coarsened_round_trip_ms(61.0, None, Some(region)), 50.0);
+        let west = coarsened_round_trip_ms(1.0, Some((center, place)), Some(region));
         assert_eq!(west, 0.0, "never below 0");
     }
 
@@ -160,8 +160,8 @@ mod tests {
             let (center_latitude, center_longitude) = snap_to_equal_width_grid(latitude, longitude, 3.0);
             let center = locality(center_latitude, center_longitude);
             let round_trip_ms = |from| last_mile_ms + MS_PER_ARC_KM * arc_km(from, region);
-            let from_place = shared_region_round_trip_ms(round_trip_ms(place), Some((place, center)), Some(region));
-            let from_center = shared_region_round_trip_ms(round_trip_ms(center), Some((center, center)), Some(region));
+            let from_place = coarsened_round_trip_ms(round_trip_ms(place), Some((place, center)), Some(region));
+            let from_center = coarsened_round_trip_ms(round_trip_ms(center), Some((center, center)), Some(region));
             // At the edge of a step, rounding errors may choose either side.
             let to_edge = (round_trip_ms(center) / ROUND_TRIP_ROUNDING_MS).fract() - 0.5;
             prop_assert!(from_place == from_center || to_edge.abs() < 1e-6, "{from_place} {from_center}");

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::id::{MatchId, RatingKey, RulesetHash, SetId, SiloId, UserKey};
 use crate::queue::ticket::PlayerRating;
-use crate::rating::{RatingError, SetActivity, Side, Skill};
+use crate::rating::{MatchActivity, RatingError, Side, Skill};
 use crate::ruleset::rating::{DisconnectPolicy, RatingSpec};
 use crate::time::UnixMs;
 
@@ -140,7 +140,7 @@ impl ResultReport {
         spec: &RatingSpec,
         stored_skill: impl Fn(UserKey) -> Skill,
         at: UnixMs,
-        activity: SetActivity,
+        activity: MatchActivity,
     ) -> Result<Vec<(UserKey, Skill, Skill)>, RatingError> {
         let side = |side: &SideRank| Side {
             players: side.users.iter().map(|user| stored_skill(*user)).collect(),
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn rate_players_updates_users_in_side_order() {
         let updates = report(&[2, 1])
-            .rate_players(&elo_spec(), |_| elo_spec().initial_skill(), UnixMs(9), SetActivity::default())
+            .rate_players(&elo_spec(), |_| elo_spec().initial_skill(), UnixMs(9), MatchActivity::default())
             .unwrap();
         let ratings: Vec<(u8, f64, i32)> =
             updates.iter().map(|(user, _, after)| (user.as_bytes()[0], after.estimate.rating, after.streak)).collect();

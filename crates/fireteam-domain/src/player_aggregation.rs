@@ -1,6 +1,6 @@
 //! Aggregation of the players' own attributes into the value of their party.
 
-use crate::attribute::{AggregateFunction, AttributeValue, MissingMember, PlayerAggregation, ValueType};
+use crate::attribute::{AggregateFunction, AttributeValue, MissingMemberPolicy, PlayerAggregation, ValueType};
 use crate::limit::STRING_LIST_ENTRIES_MAX;
 use crate::session::Player;
 
@@ -16,7 +16,7 @@ pub fn aggregate_attribute_of_players(
     for player in players {
         match player.attribute_value(name).filter(|value| value.value_type() == value_type) {
             Some(value) => values.push(value),
-            None if aggregation.missing_member == MissingMember::Missing => return None,
+            None if aggregation.missing_member == MissingMemberPolicy::Missing => return None,
             None => {}
         }
     }
@@ -36,11 +36,11 @@ fn aggregate_values(function: AggregateFunction, values: &[&AttributeValue]) -> 
         AggregateFunction::Any => AttributeValue::Bool(values.contains(&&AttributeValue::Bool(true))),
         AggregateFunction::All => AttributeValue::Bool(!values.contains(&&AttributeValue::Bool(false))),
         AggregateFunction::Union => {
-            let union = AttributeValue::string_list(strings(values).flatten().cloned().collect());
+            let union = AttributeValue::from_string_list(string_lists(values).flatten().cloned().collect());
             return Some(union).filter(|union| entry_count(union) <= STRING_LIST_ENTRIES_MAX);
         }
         AggregateFunction::Intersection => {
-            let mut lists = strings(values);
+            let mut lists = string_lists(values);
             let mut common = lists.next()?.to_vec();
             // Both lists are sorted.
             lists.for_each(|list| common.retain(|text| list.binary_search(text).is_ok()));
@@ -52,10 +52,10 @@ fn aggregate_values(function: AggregateFunction, values: &[&AttributeValue]) -> 
 /// Number of different strings that the players have in a string list.
 pub(crate) fn union_entry_count(name: &str, players: &[Player]) -> usize {
     let values: Vec<&AttributeValue> = players.iter().filter_map(|player| player.attribute_value(name)).collect();
-    entry_count(&AttributeValue::string_list(strings(&values).flatten().cloned().collect()))
+    entry_count(&AttributeValue::from_string_list(string_lists(&values).flatten().cloned().collect()))
 }
 
-fn strings<'a>(values: &[&'a AttributeValue]) -> impl Iterator<Item = &'a [Box<str>]> {
+fn string_lists<'a>(values: &[&'a AttributeValue]) -> impl Iterator<Item = &'a [Box<str>]> {
     values.iter().filter_map(|value| match value {
         AttributeValue::StringList(list) => Some(&**list),
         _ => None,

@@ -10,10 +10,10 @@ use crate::session::{Player, PlayerDetails, Session};
 /// Lists the attributes and roles of players that `ruleset` does not have. Paths are relative to the session composition.
 pub(crate) fn validate_player_details(ruleset: &Ruleset, session: &Session) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
-    if players_with_details(session).next().is_none() {
+    if indexed_player_details(session).next().is_none() {
         return problems;
     }
-    for (index, details) in players_with_details(session) {
+    for (index, details) in indexed_player_details(session) {
         let mut add = |path: String, message: String| {
             problems.push(FieldProblem { path: format!("players[{index}].{path}"), message });
         };
@@ -42,14 +42,14 @@ pub(crate) fn validate_player_details(ruleset: &Ruleset, session: &Session) -> V
             message.into_iter().for_each(|message| add(format!("roles[{position}]"), message));
         }
     }
-    problems.extend(long_unions(ruleset, session));
+    problems.extend(too_long_union_problems(ruleset, session));
     problems
 }
 
 /// Paths of the players' attributes and roles that are set but ignored, because `ruleset` does not trust their origin.
 pub(crate) fn ignored_untrusted_player_field_paths(ruleset: &Ruleset, session: &Session) -> Vec<String> {
     let mut paths = Vec::new();
-    for (index, details) in players_with_details(session) {
+    for (index, details) in indexed_player_details(session) {
         for (name, _) in &details.attributes {
             let attribute = ruleset.attribute_index(name).map(|index| &ruleset.attributes[index]);
             if attribute.is_some_and(|attribute| !attribute.trust.accepts(session.origin)) {
@@ -83,7 +83,7 @@ fn trusts_wanted_roles(ruleset: &Ruleset, session: &Session) -> bool {
     attribute.is_none_or(|index| ruleset.attributes[index].trust.accepts(session.origin))
 }
 
-fn players_with_details(session: &Session) -> impl Iterator<Item = (usize, &PlayerDetails)> {
+fn indexed_player_details(session: &Session) -> impl Iterator<Item = (usize, &PlayerDetails)> {
     let players = session.players.iter().enumerate();
     players.filter_map(|(index, player)| player.details.as_deref().map(|details| (index, details)))
 }
@@ -101,7 +101,7 @@ fn unknown_role_message(ruleset: &Ruleset, role: &str) -> Option<String> {
 }
 
 /// Lists that would be too long when the players' lists are joined.
-fn long_unions(ruleset: &Ruleset, session: &Session) -> Vec<FieldProblem> {
+fn too_long_union_problems(ruleset: &Ruleset, session: &Session) -> Vec<FieldProblem> {
     let is_union = |attribute: &&Attribute| matches!(attribute.source, SourceField::Players(it) if it.function == AggregateFunction::Union);
     let counts = ruleset.attributes.iter().filter(is_union).map(|attribute| {
         let name = &*attribute.name;

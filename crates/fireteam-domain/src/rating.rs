@@ -26,7 +26,7 @@ mod win_probability;
 
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 
-pub use crate::rating::set_activity::SetActivity;
+pub use crate::rating::set_activity::MatchActivity;
 pub use crate::rating::skill::{Side, Skill};
 pub use crate::rating::validate::{PLAYERS_MAX, RATING_MAX, RatingError, SIDES_MAX};
 

@@ -31,7 +31,7 @@ use crate::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
 use crate::session::Session;
 use crate::wish::{LATENCY_WISH, WishSubject};
 
-pub use crate::ruleset::soft_filter::{DistanceCurve, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
+pub use crate::ruleset::soft_filter::{DistanceCurve, SoftFilter, SoftFilterObjective, SoftMissingPolicy};
 
 /// Silos that a matchmaking set serves.
 #[derive(Clone, Debug, PartialEq)]
@@ -202,7 +202,7 @@ pub struct SearchLimits {
 
 /// Form in which searchers receive advertisement ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AdvertisementIdDisclosure {
+pub enum AdvertisementIdForm {
     /// The ids themselves.
     #[default]
     Ids,
@@ -256,7 +256,7 @@ pub struct Ruleset {
     /// Clients of one account that may advertise and reserve at the same time, at least 1.
     pub clients_per_account: u32,
     /// Form in which searchers receive advertisement ids.
-    pub handles: AdvertisementIdDisclosure,
+    pub handles: AdvertisementIdForm,
     /// Estimates latency from distance.
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
@@ -401,7 +401,7 @@ impl Ruleset {
     }
 
     /// Digest key of the ratings of pool and scale; `None` without a rating system.
-    pub fn own_pool_and_scale_rating_key(&self) -> Option<RatingKey> {
+    pub fn rating_key_of_pool_and_scale(&self) -> Option<RatingKey> {
         Some(self.rating.as_ref()?.scale().rating_key_of_pool(self.rating_pool()))
     }
 }

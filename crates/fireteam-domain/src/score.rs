@@ -9,13 +9,13 @@
 use crate::filter::{AdvertisementView, Searcher, SessionView, measure_between, measured_or_predicted_round_trip};
 use crate::measure::Measure;
 use crate::probe_result::MeasuredOrPredictedRoundTrip;
-use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
+use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterObjective, SoftMissingPolicy};
 
 /// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order, and the cost of avoided
 /// players.
 pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, candidate: &AdvertisementView<'_>) -> f64 {
     let mut terms = 0.0;
-    soft_filter_terms(ruleset, searcher, candidate, |term| terms += term);
+    for_each_soft_filter_term(ruleset, searcher, candidate, |term| terms += term);
     terms + searcher.avoided.cost(candidate.advertisement.id)
 }
 
@@ -29,7 +29,7 @@ pub fn worse_of_both_scores(ruleset: &Ruleset, one: &SessionView<'_>, other: &Se
     };
     // Only terms that read one side's value differ between the directions.
     let is_one_sided = |soft: &SoftFilter| {
-        soft.mode == SoftFilterDistance::LowerIsBetter
+        soft.mode == SoftFilterObjective::LowerIsBetter
             && matches!(soft.measure, Measure::AttributeDifference(_) | Measure::DeltaPing)
     };
     let score: f64 = directed_score(one, other);
@@ -37,7 +37,7 @@ pub fn worse_of_both_scores(ruleset: &Ruleset, one: &SessionView<'_>, other: &Se
 }
 
 /// Calls `on_term` with the term of each soft filter, in file order.
-pub(crate) fn soft_filter_terms(
+pub(crate) fn for_each_soft_filter_term(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
@@ -52,7 +52,7 @@ pub(crate) fn soft_filter_terms(
 }
 
 /// Term of one soft filter, in [0, weight]. What the searcher has measured replaces the estimate; then the distance term is 0.
-pub fn soft_filter_term(
+pub fn soft_filter_term_of_advertisement(
     ruleset: &Ruleset,
     soft: &SoftFilter,
     searcher: &Searcher<'_>,
@@ -71,11 +71,11 @@ pub fn soft_filter_term_of_sessions(
     counted: Option<MeasuredOrPredictedRoundTrip>,
 ) -> f64 {
     let distance = match (soft.mode, soft.measure) {
-        (SoftFilterDistance::Difference, Measure::AttributeDifference(index)) => {
+        (SoftFilterObjective::Difference, Measure::AttributeDifference(index)) => {
             let (theirs, ours) = (candidate.attribute_values.number(index), searcher.attribute_values.number(index));
             theirs.zip(ours).map(|(theirs, ours)| (soft.normalize(theirs) - soft.normalize(ours)).abs())
         }
-        (SoftFilterDistance::LowerIsBetter, Measure::AttributeDifference(index)) => {
+        (SoftFilterObjective::LowerIsBetter, Measure::AttributeDifference(index)) => {
             candidate.attribute_values.number(index).map(|value| soft.normalize(value))
         }
         // Distance only estimates latency; a measured round trip replaces it.

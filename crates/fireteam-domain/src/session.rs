@@ -128,12 +128,12 @@ impl Session {
 
     /// Round trips to beacons by which others are matched with it, if it has published any. They may have expired.
     #[inline]
-    pub fn published_vector(&self) -> Option<&PublishedVector> {
+    pub fn published_beacon_vector(&self) -> Option<&PublishedVector> {
         self.details.as_ref()?.published_vector.as_ref()
     }
 
     /// Replaces the published round trips to beacons.
-    pub fn set_published_vector(&mut self, vector: Option<PublishedVector>) {
+    pub fn set_published_beacon_vector(&mut self, vector: Option<PublishedVector>) {
         if vector.is_none() && self.wishes().is_empty() {
             self.details = None;
         } else {

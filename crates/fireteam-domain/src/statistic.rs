@@ -199,7 +199,7 @@ pub struct StatisticKey {
 
 impl StatisticKey {
     /// Key of a set, for all regions and party sizes.
-    pub fn of_set(kind: StatisticKind, set_id: SetId) -> Self {
+    pub fn of_matchmaking_set(kind: StatisticKind, set_id: SetId) -> Self {
         Self {
             kind,
             set_id: Some(set_id),
@@ -212,7 +212,7 @@ impl StatisticKey {
 
     /// Key of everything beyond a limit: without set, region, party size, ruleset and rule.
     pub fn for_overflow(kind: StatisticKind) -> Self {
-        Self { set_id: None, ..Self::of_set(kind, SetId(0)) }
+        Self { set_id: None, ..Self::of_matchmaking_set(kind, SetId(0)) }
     }
 }
 

@@ -101,7 +101,7 @@ fn solve_split(
     let result = search(&problem)?;
     let teams = problem.with_recomputed_sums(&result.teams);
     let with_roles = |team: &PartialTeam| {
-        let offered = problem.player_roles(team.parties.iter().copied());
+        let offered = problem.offered_role_sets(team.parties.iter().copied());
         let assigned = role_assignment::assign_roles(&spec.roles, &offered, &problem.wanted_roles(&team.parties))?;
         let mut roles = assigned.into_iter();
         Some(

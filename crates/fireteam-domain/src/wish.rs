@@ -68,7 +68,7 @@ impl AcceptedValues {
     }
 
     /// Whether it can judge values of this type. Strings judge strings and string lists.
-    pub fn judges(&self, value_type: ValueType) -> bool {
+    pub fn applies_to_type(&self, value_type: ValueType) -> bool {
         match self {
             Self::Any => true,
             Self::Numbers { .. } => value_type == ValueType::Number,
@@ -177,7 +177,7 @@ mod tests {
         let accepted = [99.9, 100.0, 300.0, 300.1].map(|number| range.accepts(&AttributeValue::Number(number)));
         assert_eq!(accepted, [false, true, true, false]);
         assert!(!range.accepts(&AttributeValue::Bool(true)));
-        let list = AttributeValue::string_list(vec!["b".into(), "c".into()]);
+        let list = AttributeValue::from_string_list(vec!["b".into(), "c".into()]);
         assert!(strings(&["a", "c"]).accepts(&list) && !strings(&["a"]).accepts(&list));
         assert!(AcceptedValues::Flag(true).accepts(&AttributeValue::Bool(true)));
     }

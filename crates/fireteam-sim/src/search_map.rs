@@ -6,7 +6,7 @@
 use fireteam_domain::latency::LatencyModel;
 use fireteam_domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
 use fireteam_domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_floors};
-use fireteam_domain::latency::prediction::{PlacePrecision, predict};
+use fireteam_domain::latency::prediction::{PairPrecision, predict};
 use fireteam_domain::latency::predictor_constants::PREDICTOR_V1;
 use fireteam_domain::locality::{DEFAULT_LOCATION_GRID_DEGREES, Locality};
 use fireteam_domain::location_privacy::snap_to_equal_width_grid;
@@ -77,15 +77,19 @@ impl SearchMap {
             let endpoint = of_players.endpoint_at(city.location);
             let cell = center_of_cell(city.location, DEFAULT_LOCATION_GRID_DEGREES);
             let vector = CompletedVector::new(&fleet, Some(cell), &floors_of(&of_players, &endpoint, cell)).ok();
-            SearchParty { endpoint, cell, vector }
+            PlayerOrSessionSite { endpoint, cell, vector }
         });
         let sessions = places.iter().map(|endpoint| {
             let (exact, cell) = (endpoint.location, center_of_cell(endpoint.location, scenario.location_grid_degrees));
             let floors = published_floors(&fleet, &floors_of(&of_servers, endpoint, cell), exact, cell);
-            SearchParty { endpoint: *endpoint, cell, vector: CompletedVector::new(&fleet, Some(cell), &floors).ok() }
+            PlayerOrSessionSite {
+                endpoint: *endpoint,
+                cell,
+                vector: CompletedVector::new(&fleet, Some(cell), &floors).ok(),
+            }
         });
-        let sessions: Vec<SearchParty> = sessions.collect();
-        let route = |player: &SearchParty, session: &SearchParty| Route {
+        let sessions: Vec<PlayerOrSessionSite> = sessions.collect();
+        let route = |player: &PlayerOrSessionSite, session: &PlayerOrSessionSite| Route {
             round_trip_ms: of_players.round_trip_between_ms(&player.endpoint, &session.endpoint),
             by_distance_ms: latency_model.round_trip_ms(player.cell.chord_miles(session.cell)),
             predicted_ms: predicted_ms(&fleet, player, session),
@@ -106,15 +110,15 @@ impl SearchMap {
 }
 
 /// Player or session, as it is and as the server knows it.
-struct SearchParty {
+struct PlayerOrSessionSite {
     endpoint: RouteEndpoint,
     cell: Locality,
     vector: Option<CompletedVector>,
 }
 
-fn predicted_ms(fleet: &BeaconFleet, player: &SearchParty, session: &SearchParty) -> Option<f64> {
+fn predicted_ms(fleet: &BeaconFleet, player: &PlayerOrSessionSite, session: &PlayerOrSessionSite) -> Option<f64> {
     let (own, theirs) = (player.vector.as_ref()?, session.vector.as_ref()?);
-    predict(fleet, own, theirs, PlacePrecision::Search).ok().map(|prediction| prediction.round_trip_ms)
+    predict(fleet, own, theirs, PairPrecision::Search).ok().map(|prediction| prediction.round_trip_ms)
 }
 
 fn site_of_matrix((site, location): (usize, &Locality)) -> RouteEndpoint {

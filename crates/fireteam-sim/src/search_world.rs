@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use fireteam_client::matching::{Event, MonotonicTime, Outcome, Transmit};
-use fireteam_client::probe::{ArrivalTime, Verdict};
+use fireteam_client::probe::{ArrivalAndAnswerTime, Verdict};
 use fireteam_domain::ruleset::Ruleset;
 use rand::Rng as _;
 use rand_distr::{Exp1, StandardNormal};
@@ -164,7 +164,7 @@ impl<'a> SearchWorld<'a> {
 
     /// Answer of a host to a probe.
     fn answer_packet(&mut self, search: usize, session: usize, packet: &[u8], way_back_us: u64) {
-        let arrival = ArrivalTime { arrived_us: self.now_us, now_us: self.now_us };
+        let arrival = ArrivalAndAnswerTime { arrived_us: self.now_us, now_us: self.now_us };
         let host = &mut self.sessions[session];
         let from: SocketAddr = searcher::address(search);
         let Some(packet) = host.responder.handle(packet, from, arrival, |_, _| Verdict::Fits) else { return };

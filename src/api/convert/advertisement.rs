@@ -3,28 +3,28 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::advertisement::{AdvertisementKind, AllowedRange, ProbeEndpoint};
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash};
 use crate::domain::limit;
-use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertCommand};
+use crate::engine::command::{Caller, DeleteAdvertCommand, PublishOrHeartbeatAdvertCommand};
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads an update: creates or replaces an advertisement, or sends a heartbeat.
     pub fn update_command(
         &self,
         caller: &Caller,
         wire: pb::UpdateAdvertisementRequest,
-    ) -> Result<UpdateAdvertCommand, Rejection> {
+    ) -> Result<PublishOrHeartbeatAdvertCommand, Rejection> {
         let mut problems = self.new_field_errors();
         let creates = wire.advertisement_id.is_empty();
         reject_changes_in_heartbeat(&wire, creates, &mut problems);
         let set_id = if creates {
-            Some(self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems))
+            Some(self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems))
         } else {
-            self.resolve_set_id(wire.matchmaking_set_id, &mut problems)
+            self.own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems)
         };
         let key = wire.idempotency_key;
         if !key.is_empty() {
@@ -37,7 +37,7 @@ impl EntryPoint {
             &mut problems,
         );
         let mut composition = wire.session_composition;
-        let update = UpdateAdvertCommand {
+        let update = PublishOrHeartbeatAdvertCommand {
             existing_advert: existing_advertisement(&wire.advertisement_id, wire.advertisement_token, &mut problems),
             consents: session::take_consent_tokens(composition.as_mut(), &mut problems),
             latency_tokens: session::take_latency_tokens(composition.as_mut(), &mut problems),
@@ -135,7 +135,12 @@ fn existing_advertisement(id: &str, token: Vec<u8>, problems: &mut FieldErrors) 
 }
 
 fn allowed_ranges(wire: Vec<pb::AllowedRange>, problems: &mut FieldErrors) -> Vec<AllowedRange> {
-    if !field_checks::check_list_len(wire.len(), limit::ALLOWED_RANGES_MAX, "allowed_ranges", problems) {
+    if !field_checks::check_list_len(
+        wire.len(),
+        limit::ALLOWED_RANGES_PER_ADVERTISEMENT_MAX,
+        "allowed_ranges",
+        problems,
+    ) {
         return Vec::new();
     }
     let ranges = wire.into_iter().enumerate().map(|(index, range)| {

@@ -1,6 +1,6 @@
 //! Conversion of allocators' messages, and of offers.
 
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::identity::{Identity, Role};
@@ -19,7 +19,7 @@ const OPEN_OFFERS_MAX: u32 = 64;
 /// Maximum length of the names in a host identity, bytes.
 const IDENTITY_BYTES_MAX: usize = 256;
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads the registration of an allocator.
     pub fn allocator_registration(
         &self,

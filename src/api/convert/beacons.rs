@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::receipt_check::{RECEIPT_LIFETIME_MS, ReceiptVerdict};
@@ -20,9 +20,9 @@ const RECEIPTS_MAX: usize = 96;
 const CLAIMS_MAX: usize = 32;
 
 /// Maximum number of round trips in one announcement.
-const BEACON_TRIPS_MAX: usize = 256;
+const ANNOUNCED_TRIPS_MAX: usize = 256;
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads the receipts and claims of a client. A receipt that is malformed gets a verdict of its own.
     pub fn report_trips_command(&self, wire: pb::ReportTripsRequest) -> Result<ReportTripsCommand, Rejection> {
         let mut problems = self.new_field_errors();
@@ -64,8 +64,8 @@ impl EntryPoint {
             problems.add("key_id", format!("has {} bytes; must have 4", wire.key_id.len()));
             [0; 4]
         });
-        field_checks::check_list_len(wire.trips.len(), BEACON_TRIPS_MAX, "trips", &mut problems);
-        let trips = wire.trips.iter().enumerate().take(BEACON_TRIPS_MAX);
+        field_checks::check_list_len(wire.trips.len(), ANNOUNCED_TRIPS_MAX, "trips", &mut problems);
+        let trips = wire.trips.iter().enumerate().take(ANNOUNCED_TRIPS_MAX);
         let round_trips = trips.map(|(index, trip)| {
             let path = format_args!("trips[{index}].floor_ms");
             (trip.beacon_id, field_checks::checked_round_trip_ms(trip.floor_ms, path, &mut problems))

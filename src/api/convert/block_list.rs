@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::convert::{EntryPoint, field_checks};
+use crate::api::convert::{RequestReader, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::block_list::BlockListChange;
@@ -10,7 +10,7 @@ use crate::domain::id::UserKey;
 use crate::domain::limit;
 use crate::engine::command::UpdateBlockListCommand;
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads a change of a block list.
     pub fn update_block_list_command(
         &self,

@@ -1,6 +1,6 @@
 //! Conversion of hosted matches: heartbeats of their hosts, and matches as their hosts see them.
 
-use crate::api::convert::{EntryPoint, field_checks, session};
+use crate::api::convert::{RequestReader, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::attribute::AttributeValue;
@@ -12,7 +12,7 @@ use crate::engine::queues::command::{HostHeartbeatAnswer, HostHeartbeatCommand, 
 use crate::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand, StartMatchTeam};
 use crate::engine::{HostedMatch, HostedMatchState, HostedParty, HostedPlayer};
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads the heartbeat of a host.
     pub fn host_heartbeat_command(
         &self,

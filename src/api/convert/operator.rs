@@ -6,7 +6,7 @@ pub(crate) mod statistics;
 mod user_adverts;
 pub(crate) mod user_data;
 
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::attribute::ValueOrigin;
@@ -38,7 +38,7 @@ pub(crate) enum ExplainSubject {
 
 /// Reads the subject and the number of near misses to list.
 pub(crate) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject, usize), Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let max_nearest = wire.max_nearest.unwrap_or(NEAR_MISSES_DEFAULT);
     if max_nearest > NEAR_MISSES_MAX {
         problems.add("max_nearest", format!("is {max_nearest}; at most {NEAR_MISSES_MAX} are allowed"));
@@ -108,7 +108,7 @@ pub(crate) fn explain_search_response(
         near_misses: explanation.near_misses.iter().map(miss).collect(),
         matches_now: explanation.compatible_count > 0,
         blocking_rule: rule_name(explanation.most_frequent_refusal_if_none_compatible()),
-        smallest_relaxation: smallest.map(|remedy| relaxation(ruleset, remedy)),
+        smallest_relaxation: smallest.map(|remedy| smallest_relaxation(ruleset, remedy)),
         limit_factor: Some(*limit_factor).filter(|factor| *factor != 1.0),
         ..pb::ExplainResponse::default()
     }
@@ -145,19 +145,19 @@ pub(crate) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::Explai
         limits: limits
             .map(|(expansion, value)| pb::ExplainLimit { name: expansion.name.to_string(), value: *value })
             .collect(),
-        gate_reason: explanation.gate_reason.map_or(pb::GateReason::Unspecified, gate_reason).into(),
+        gate_reason: explanation.gate_reason.map_or(pb::GateReason::Unspecified, closed_gate_reason).into(),
         candidates: explanation.candidate_count,
         compatible: explanation.compatible_count,
         refusals: explanation.refusal_counts.iter().map(count).collect(),
         near_misses: explanation.near_misses.iter().map(|near| near_miss(&ruleset, near)).collect(),
         matches_now: explanation.matches_now,
         blocking_rule: rule_name(explanation.blocking_refusal),
-        smallest_relaxation: explanation.smallest_relaxation.map(|remedy| relaxation(&ruleset, remedy)),
+        smallest_relaxation: explanation.smallest_relaxation.map(|remedy| smallest_relaxation(&ruleset, remedy)),
         truncated: explanation.truncated,
     }
 }
 
-fn gate_reason(closed: GateReason) -> pb::GateReason {
+fn closed_gate_reason(closed: GateReason) -> pb::GateReason {
     match closed {
         GateReason::TooFewWaiting { .. } => pb::GateReason::TooFewWaiting,
         GateReason::TooManyMatches { .. } => pb::GateReason::TooManyMatches,
@@ -184,7 +184,7 @@ fn round_trip_source(source: EstimateSource) -> pb::RoundTripSource {
     }
 }
 
-fn relaxation(ruleset: &Ruleset, remedy: Relaxation) -> pb::Relaxation {
+fn smallest_relaxation(ruleset: &Ruleset, remedy: Relaxation) -> pb::Relaxation {
     use pb::RelaxationKind;
     let (kind, from, to, text) = match remedy {
         Relaxation::Expansion { expansion, current: from, required: to } => {
@@ -223,7 +223,7 @@ fn checked_rating_magnitude(value: f64, path: &str, problems: &mut FieldErrors) 
 pub(crate) fn import_ratings_command(
     wire: pb::ImportRatingsRequest,
 ) -> Result<(SetId, Vec<ImportedRating>), Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let Some(set_id) = wire.matchmaking_set_id else {
         problems.add("matchmaking_set_id", "is missing; set it to the SetId of a loaded ruleset");
         return problems.into_result((SetId::default(), Vec::new()));

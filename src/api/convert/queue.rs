@@ -1,6 +1,6 @@
 //! Conversion of Queue service requests, and of tickets and matches to responses.
 
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks, hosting, rating, session};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks, hosting, rating, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::filter::Refusal;
@@ -11,16 +11,16 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
 use crate::engine::queues::command::{
     EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer, LeaveQueueCommand,
-    MatchView, OwnTicket, OwnTickets, ReadyCheckResponse, TicketAndUserHeartbeatCommand, TicketPhase, TicketPlayerView,
-    TicketReference, TicketStatus,
+    MatchView, OwnTicket, OwnTicketsAndCooldowns, ReadyCheckResponse, TicketAndUserHeartbeatCommand, TicketPhase,
+    TicketPlayerView, TicketReference, TicketStatus,
 };
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads a party that enters a queue.
     pub fn enter_command(&self, caller: &Caller, wire: pb::QueueEnterRequest) -> Result<EnterQueueCommand, Rejection> {
         let mut problems = self.new_field_errors();
         let mut composition = wire.session_composition;
-        check_player_ids(composition.as_ref(), &mut problems);
+        check_player_ids_unique(composition.as_ref(), &mut problems);
         let consents = session::take_consent_tokens(composition.as_mut(), &mut problems);
         let latency_tokens = session::take_latency_tokens(composition.as_mut(), &mut problems);
         if wire.idempotency_key.is_empty() {
@@ -35,7 +35,7 @@ impl EntryPoint {
         }
         let enter = EnterQueueCommand {
             latency_tokens,
-            set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
+            set_id: self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             session: session::required_session(composition, caller.origin, &mut problems),
             consents,
@@ -87,7 +87,7 @@ impl EntryPoint {
                 "connected_user_ids",
                 &mut problems,
             ),
-            connected_sets: connected_sets(wire.connected_matchmaking_set_ids, &mut problems),
+            connected_sets: sets_of_connected_users(wire.connected_matchmaking_set_ids, &mut problems),
             silo: SiloId(wire.silo_id.unwrap_or(0)),
             latency_token: field_checks::size_checked_token(wire.latency_token, "latency_token", &mut problems),
         };
@@ -168,9 +168,9 @@ fn ticket_references(wire: Vec<pb::TicketReference>, problems: &mut FieldErrors)
 }
 
 /// Reads the sets of connected users, sorted and without duplicates.
-fn connected_sets(wire: Vec<u32>, problems: &mut FieldErrors) -> Vec<SetId> {
+fn sets_of_connected_users(wire: Vec<u32>, problems: &mut FieldErrors) -> Vec<SetId> {
     let path = "connected_matchmaking_set_ids";
-    if !field_checks::check_list_len(wire.len(), limit::CONNECTED_SETS_PER_HEARTBEAT_MAX, path, problems) {
+    if !field_checks::check_list_len(wire.len(), limit::CONNECTED_MATCHMAKING_SETS_PER_HEARTBEAT_MAX, path, problems) {
         return Vec::new();
     }
     let mut sets: Vec<SetId> = wire.into_iter().map(SetId).collect();
@@ -200,7 +200,7 @@ pub fn enter_response(answer: EnterQueueAnswer) -> pb::QueueEnterResponse {
 
 /// Blocking rule as the ticket's players receive it: not that another player has blocked one of them. Without those who are
 /// avoided, the compatible tickets do not fill the teams.
-fn told_rule(status: &TicketStatus) -> &str {
+fn disclosed_blocking_rule(status: &TicketStatus) -> &str {
     match status.blocking_rule.as_deref() {
         Some(rule) if status.hides_avoidance && rule == Refusal::AvoidedPlayer.as_str() => {
             Refusal::TeamsNotFilled.as_str()
@@ -210,7 +210,7 @@ fn told_rule(status: &TicketStatus) -> &str {
 }
 
 /// Converts a player's own tickets and cooldowns.
-pub fn own_tickets_and_cooldowns_response(own: OwnTickets) -> pb::QueueMineResponse {
+pub fn own_tickets_and_cooldowns_response(own: OwnTicketsAndCooldowns) -> pb::QueueMineResponse {
     let ticket = |ticket: OwnTicket| pb::OwnTicket {
         status: Some(ticket_status(ticket.status)),
         ticket_token: ticket.ticket_token,
@@ -238,8 +238,8 @@ pub fn leave_response(answer: LeaveQueueAnswer) -> pb::QueueLeaveResponse {
 
 /// Converts a ticket's status.
 pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
-    let (state, end_reason) = ticket_state_and_end(status.phase);
-    let blocking_rule = told_rule(&status).to_owned();
+    let (state, end_reason) = ticket_state_and_end_reason(status.phase);
+    let blocking_rule = disclosed_blocking_rule(&status).to_owned();
     pb::TicketStatus {
         ticket_id: status.id.to_string(),
         state: state.into(),
@@ -258,7 +258,7 @@ pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
 }
 
 /// Converts the phase of a ticket to its state and, if it has ended, the reason.
-pub(crate) fn ticket_state_and_end(phase: TicketPhase) -> (pb::TicketState, Option<TicketEndReason>) {
+pub(crate) fn ticket_state_and_end_reason(phase: TicketPhase) -> (pb::TicketState, Option<TicketEndReason>) {
     match phase {
         TicketPhase::Waiting => (pb::TicketState::Waiting, None),
         TicketPhase::Paused => (pb::TicketState::Paused, None),
@@ -284,7 +284,7 @@ pub(crate) fn ticket_end_reason(reason: TicketEndReason) -> pb::TicketEndReason 
 }
 
 /// Checks that each player_id names one player: it is there once, and is not the user_id of another player.
-fn check_player_ids(composition: Option<&pb::SessionCompositionData>, problems: &mut FieldErrors) {
+fn check_player_ids_unique(composition: Option<&pb::SessionCompositionData>, problems: &mut FieldErrors) {
     let players = composition.map_or(&[][..], |composition| &composition.players);
     for (index, player) in players.iter().enumerate().take(limit::PLAYERS_PER_SESSION_MAX) {
         let path = || format!("session_composition.players[{index}].player_id");

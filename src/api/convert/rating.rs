@@ -11,10 +11,10 @@ pub use self::to_proto::{
 pub(super) use self::to_proto::{rating_change, rating_value};
 
 use crate::api::convert::rating::paging::decode_page_token;
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
+use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeySecret};
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::limit;
 use crate::domain::rating::SIDES_MAX;
@@ -30,7 +30,7 @@ const PAGE_SIZE_DEFAULT: usize = 20;
 /// Default page size of ExportMatches.
 const EXPORT_PAGE_SIZE_DEFAULT: usize = 100;
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads a match result reported by its host: a game server or a peer.
     pub fn host_report_result_command(
         &self,
@@ -78,7 +78,7 @@ impl EntryPoint {
     /// Reads the set and the users whose ratings are requested.
     pub fn ratings_query(&self, wire: &pb::GetRatingsRequest) -> Result<(SetId, Vec<UserKey>), Rejection> {
         let mut problems = self.new_field_errors();
-        let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
+        let set_id = self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems);
         if wire.user_ids.is_empty() {
             problems.add("user_ids", "is empty; name at least one user");
         }
@@ -95,10 +95,10 @@ impl EntryPoint {
     pub fn leaderboard_query(
         &self,
         wire: &pb::GetLeaderboardRequest,
-        keys: &PublicUserKeys,
+        keys: &PublicUserKeySecret,
     ) -> Result<LeaderboardQuery, Rejection> {
         let mut problems = self.new_field_errors();
-        let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
+        let set_id = self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems);
         let page_size = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
         let starts = [wire.from_rank.is_some(), !wire.page_token.is_empty(), !wire.around_user_id.is_empty()];
         if starts.into_iter().filter(|is_set| *is_set).count() > 1 {
@@ -135,7 +135,7 @@ impl EntryPoint {
         wire: &pb::PredictOutcomeRequest,
     ) -> Result<(SetId, Vec<Vec<UserKey>>), Rejection> {
         let mut problems = self.new_field_errors();
-        let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
+        let set_id = self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems);
         if wire.sides.len() < 2 {
             problems.add("sides", format!("has {} entries; at least 2 are required", wire.sides.len()));
         }
@@ -174,7 +174,7 @@ impl EntryPoint {
     /// Reads the requested page of a rating history.
     pub fn rating_history_query(&self, wire: &pb::GetRatingHistoryRequest) -> Result<RatingHistoryQuery, Rejection> {
         let mut problems = self.new_field_errors();
-        let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
+        let set_id = self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems);
         field_checks::check_required_text(&wire.user_id, "user_id", &mut problems);
         let page_size = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
         let before = (!wire.page_token.is_empty()).then(|| {

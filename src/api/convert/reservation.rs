@@ -1,12 +1,12 @@
 //! Conversion of Reserve and Release requests.
 
-use crate::api::convert::{EntryPoint, field_checks, search, session};
+use crate::api::convert::{RequestReader, field_checks, search, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{AdvertisementId, ReservationId};
-use crate::engine::command::{Caller, ReleaseReservationOrSeatCommand, ReservationReference, ReserveCommand};
+use crate::engine::command::{Caller, ReleaseReservationOrSeatCommand, ReservationIdAndToken, ReserveCommand};
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads a reservation. If the request lists players, those take the seats; else the players of the session do.
     pub fn reserve_command(&self, caller: &Caller, wire: pb::ReserveRequest) -> Result<ReserveCommand, Rejection> {
         let mut problems = self.new_field_errors();
@@ -25,14 +25,14 @@ impl EntryPoint {
         let players_path = if wire.players.is_empty() { "session_composition.players" } else { "players" };
         if !wire.players.is_empty() {
             let searched_players = std::mem::replace(&mut composition.players, wire.players);
-            copy_missing_skills(&mut composition.players, &searched_players);
+            copy_missing_skills_from_search(&mut composition.players, &searched_players);
         }
         let consents = session::take_player_consent_tokens(&mut composition.players, players_path, &mut problems);
         let latency_tokens = session::take_latency_tokens(Some(&mut composition), &mut problems);
         let reserve = ReserveCommand {
             latency_tokens,
             advertisement_id: id.unwrap_or(AdvertisementId::from_bytes([0; 16])),
-            set_id: self.resolve_set_id(wire.matchmaking_set_id, &mut problems),
+            set_id: self.own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems),
             consents,
             session: session::session_from_proto(composition, players_path, caller.origin, &mut problems),
             idempotency_key: wire.idempotency_key,
@@ -56,7 +56,7 @@ impl EntryPoint {
         }
         let id = field_checks::parse_reservation_id(&wire.reservation_id, "reservation_id", &mut problems);
         let token = field_checks::size_checked_token(wire.reservation_token, "reservation_token", &mut problems);
-        problems.into_result(ReleaseReservationOrSeatCommand::Reservation(ReservationReference {
+        problems.into_result(ReleaseReservationOrSeatCommand::Reservation(ReservationIdAndToken {
             id: id.unwrap_or(ReservationId::from_bytes([0; 16])),
             reservation_token: token,
         }))
@@ -65,7 +65,7 @@ impl EntryPoint {
 
 /// Copies the skill that a player had in the search to a player who has none now. Without this, a client could leave
 /// the skill out to pass filters that let missing values through.
-fn copy_missing_skills(reserving: &mut [pb::PlayerData], searched_players: &[pb::PlayerData]) {
+fn copy_missing_skills_from_search(reserving: &mut [pb::PlayerData], searched_players: &[pb::PlayerData]) {
     for player in reserving.iter_mut().filter(|player| player.skill.is_none()) {
         player.skill =
             searched_players.iter().find(|known| known.user_id == player.user_id).and_then(|known| known.skill);

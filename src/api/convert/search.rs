@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::token::ConsentPurpose;
@@ -14,12 +14,12 @@ use crate::engine::command::{
     SearchCommand, SearchOverrides,
 };
 
-impl EntryPoint {
+impl RequestReader {
     /// Reads a search.
     pub fn search_command(&self, caller: &Caller, mut wire: pb::SearchRequest) -> Result<SearchCommand, Rejection> {
         let mut problems = self.new_field_errors();
         let search = SearchCommand {
-            set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
+            set_id: self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             consents: session::take_consent_tokens(wire.session_composition.as_mut(), &mut problems),
             latency_tokens: session::take_latency_tokens(wire.session_composition.as_mut(), &mut problems),
@@ -50,7 +50,7 @@ impl EntryPoint {
         let latency_tokens = session::take_latency_tokens(wire.session_composition.as_mut(), &mut problems);
         let report = ReportLatencyCommand {
             latency_tokens,
-            set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
+            set_id: self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             search_token,
             phase,
@@ -63,7 +63,7 @@ impl EntryPoint {
     /// Reads the set and the size of the party that asks for an action.
     pub fn choose_action_query(&self, wire: pb::ChooseActionRequest) -> Result<(SetId, u16), Rejection> {
         let mut problems = self.new_field_errors();
-        let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
+        let set_id = self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems);
         let size = i32::try_from(wire.party_size).unwrap_or(i32::MAX);
         let size = field_checks::check_and_clamp_integer(
             size,
@@ -89,7 +89,7 @@ impl EntryPoint {
         }
         let grant = GrantConsentCommand {
             leader: UserKey::from_name(&wire.leader_user_id),
-            set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
+            set_id: self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems),
             purpose: purpose.unwrap_or(ConsentPurpose::Queue),
             may_answer: wire.may_answer,
         };
@@ -112,7 +112,7 @@ impl EntryPoint {
         wire: pb::GetConfigurationRequest,
     ) -> Result<(SetId, Option<RulesetHash>), Rejection> {
         let mut problems = self.new_field_errors();
-        let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
+        let set_id = self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems);
         problems.into_result((set_id, wire.service_configuration_hash.map(RulesetHash)))
     }
 }

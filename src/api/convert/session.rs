@@ -129,7 +129,11 @@ pub(super) fn session_from_proto(
         locality: wire.locality_info.and_then(|wire| locality(wire, problems)),
         attributes: attributes(wire.attributes, format_args!("{SESSION_COMPOSITION_FIELD}.attributes"), problems),
         region_latencies: region_latencies(wire.region_latencies, problems),
-        details: wishes::details_of_wishes(wire.wishes, format_args!("{SESSION_COMPOSITION_FIELD}.wishes"), problems),
+        details: wishes::session_details_from_wishes(
+            wire.wishes,
+            format_args!("{SESSION_COMPOSITION_FIELD}.wishes"),
+            problems,
+        ),
         origin,
     }
 }
@@ -295,7 +299,7 @@ fn attribute_value(
                     field_checks::check_text_len(text, format_args!("{path}[{index}]"), problems);
                 }
             }
-            Some(AttributeValue::string_list(list.values.into_iter().map(String::into_boxed_str).collect()))
+            Some(AttributeValue::from_string_list(list.values.into_iter().map(String::into_boxed_str).collect()))
         }
     }
 }

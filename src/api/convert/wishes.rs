@@ -9,7 +9,7 @@ use crate::domain::session::SessionDetails;
 use crate::domain::wish::{AcceptedValues, Wish, WishStep};
 
 /// Reads the wishes at `path` as details of a session; `None` without any.
-pub(super) fn details_of_wishes(
+pub(super) fn session_details_from_wishes(
     wire: Vec<pb::Wish>,
     path: impl Display + Copy,
     problems: &mut FieldErrors,

@@ -35,7 +35,7 @@ pub trait RpcObserver: Send + Sync + 'static {
     }
 
     /// The number of open Connect streams changed by `change`.
-    fn stream_count_changed(&self, change: i64) {
+    fn connect_stream_count_changed(&self, change: i64) {
         let _ = change;
     }
 }
@@ -54,7 +54,7 @@ impl CallReporter {
     }
 
     /// Start of the call.
-    pub fn started_at(&self) -> Instant {
+    pub fn call_started_at(&self) -> Instant {
         self.started_at
     }
 
@@ -76,7 +76,7 @@ impl CallReporter {
             Sampled::Count => tracing::debug!(method, code = code_name, ms, "call failed, counted only"),
             Sampled::Write { counted } => {
                 log_unlogged_failure_count(method, code, counted);
-                if names_the_server(code) {
+                if is_server_fault(code) {
                     tracing::warn!(method, code = code_name, ms, "call failed");
                 } else {
                     tracing::info!(method, code = code_name, ms, "call rejected");
@@ -92,7 +92,7 @@ pub fn log_unlogged_failure_count(method: &'static str, code: Code, count: u64) 
     if count == 0 {
         return;
     }
-    if names_the_server(code) {
+    if is_server_fault(code) {
         tracing::warn!(method, code = code_name, count, "further calls failed");
     } else {
         tracing::info!(method, code = code_name, count, "further calls rejected");
@@ -100,7 +100,7 @@ pub fn log_unlogged_failure_count(method: &'static str, code: Code, count: u64) 
 }
 
 /// Whether a code says that the server, and not the caller, has a problem.
-fn names_the_server(code: Code) -> bool {
+fn is_server_fault(code: Code) -> bool {
     use Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unknown};
     matches!(code, Internal | Unknown | DataLoss | DeadlineExceeded | Unavailable)
 }

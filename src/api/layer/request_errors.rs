@@ -12,7 +12,7 @@ use crate::api::status::Rejection;
 const DESCRIPTION_BYTES_MAX: usize = 160;
 
 /// Starts of tonic's texts for a response that cannot be encoded.
-const ENCODING_ERRORS: [&str; 2] = ["Error encoding", "Error compressing"];
+const RESPONSE_ENCODING_ERROR_PREFIXES: [&str; 2] = ["Error encoding", "Error compressing"];
 
 /// Rejection for a status with which tonic answers an unreadable request; `None` for all others.
 ///
@@ -23,7 +23,7 @@ pub fn rejection_of_unreadable_request(status: &Status) -> Option<Rejection> {
         return None;
     }
     let description = status.message();
-    if ENCODING_ERRORS.iter().any(|start| description.starts_with(start)) {
+    if RESPONSE_ENCODING_ERROR_PREFIXES.iter().any(|start| description.starts_with(start)) {
         return None;
     }
     let end = description.floor_char_boundary(DESCRIPTION_BYTES_MAX);

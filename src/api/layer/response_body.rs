@@ -63,7 +63,7 @@ impl ConnectionStreamSlot {
 
     /// Also counts the stream at `observer`.
     pub fn with_observer(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
-        observer.stream_count_changed(1);
+        observer.connect_stream_count_changed(1);
         self.observer = Some(observer.clone());
         self
     }
@@ -75,7 +75,7 @@ impl Drop for ConnectionStreamSlot {
             open_streams.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(observer) = &self.observer {
-            observer.stream_count_changed(-1);
+            observer.connect_stream_count_changed(-1);
         }
     }
 }
@@ -118,7 +118,7 @@ impl StreamEndConditions {
         }
     }
 
-    fn poll_limit_reached(&mut self, cx: &mut Context<'_>) -> Option<Status> {
+    fn poll_end_condition(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
             return Some(deadline::deadline_exceeded_status());
         }
@@ -142,7 +142,7 @@ impl CallResponseBody {
     }
 
     /// Releases the slot, then reports the end, so that the slot is free before the client sees the end.
-    fn report_end(&mut self, code: Code) {
+    fn release_slot_and_report_end(&mut self, code: Code) {
         self.limits = None;
         if let Some(report) = &mut self.report {
             report.finish(code);
@@ -152,7 +152,7 @@ impl CallResponseBody {
     /// Ends the stream with a status of the server.
     fn end_with_status(&mut self, status: Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.ended = true;
-        self.report_end(status.code());
+        self.release_slot_and_report_end(status.code());
         let mut trailers = HeaderMap::new();
         match status.add_header(&mut trailers) {
             Ok(()) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
@@ -172,7 +172,7 @@ impl http_body::Body for CallResponseBody {
         }
         match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut this.inner).poll_frame(cx))) {
             Err(_panic) => this.end_with_status(internal_error_status()),
-            Ok(Poll::Pending) => match this.limits.as_mut().and_then(|limits| limits.poll_limit_reached(cx)) {
+            Ok(Poll::Pending) => match this.limits.as_mut().and_then(|limits| limits.poll_end_condition(cx)) {
                 Some(status) => this.end_with_status(status),
                 None => Poll::Pending,
             },
@@ -184,13 +184,17 @@ impl http_body::Body for CallResponseBody {
                     if let Some(rejection) = rejection_of_unreadable_request(&status) {
                         return this.end_with_status(rejection.into_status());
                     }
-                    this.report_end(status.code());
+                    this.release_slot_and_report_end(status.code());
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
             Ok(end) => {
                 // No trailers: either the response is not gRPC, or the body itself failed.
-                this.report_end(if matches!(end, Poll::Ready(None)) { Code::Ok } else { Code::Internal });
+                this.release_slot_and_report_end(if matches!(end, Poll::Ready(None)) {
+                    Code::Ok
+                } else {
+                    Code::Internal
+                });
                 end
             }
         }

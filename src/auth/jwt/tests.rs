@@ -162,7 +162,7 @@ fn jwt_key_signs_for_its_issuer_and_roles_only() {
     let (players, operators) = (jwt_signing_key(), JwtSigningKey::from_seed(&[8; 32]).unwrap());
     let keys_of = |key: &JwtSigningKey, issuer_index, roles: &[Role]| TokenPublicKey {
         issuer_index,
-        roles: CallerRoles::from_roles(roles),
+        roles: CallerRoleSet::from_roles(roles),
         ..verifying_keys::parse_key_file(key.public_key_set().as_bytes()).unwrap().remove(0)
     };
     let keys = [keys_of(&players, 0, &[Role::Client]), keys_of(&operators, 1, &[Role::Operator, Role::GameServer])];

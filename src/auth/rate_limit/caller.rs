@@ -6,12 +6,12 @@ use crate::auth::identity::Role;
 use crate::domain::id::UserKey;
 
 /// Prefix length of an IPv6 customer network, bits.
-const IPV6_PREFIX_BITS: u32 = 64;
+const IPV6_CLIENT_PREFIX_BITS: u32 = 64;
 /// Prefix length of the IPv6 network that all clients of one household share, bits.
 const IPV6_HOUSEHOLD_BITS: u32 = 56;
 /// Prefix lengths of networks that share a bucket when the table of addresses is full, bits.
-const IPV4_NETWORK_BITS: u32 = 24;
-const IPV6_NETWORK_BITS: u32 = 48;
+const IPV4_OVERFLOW_BITS: u32 = 24;
+const IPV6_OVERFLOW_BITS: u32 = 48;
 
 /// Key of a bucket: the caller that a call counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,14 +46,14 @@ impl RateLimitKey {
     pub fn for_caller(identity: Option<(Role, UserKey)>, address: Option<IpAddr>) -> Self {
         match (identity, address) {
             (Some((role, key)), _) => RateLimitKey::Authenticated(role, key),
-            (None, Some(address)) => RateLimitKey::Address(address_prefix(address)),
+            (None, Some(address)) => RateLimitKey::Address(client_prefix_of(address)),
             (None, None) => RateLimitKey::Shared,
         }
     }
 
     /// Key of all players' clients that share the network of `address`.
-    pub fn all_clients_of_network(address: IpAddr) -> Self {
-        RateLimitKey::ClientNetwork(first_of(address, 32, IPV6_HOUSEHOLD_BITS))
+    pub fn for_client_network(address: IpAddr) -> Self {
+        RateLimitKey::ClientNetwork(first_address_of_network(address, 32, IPV6_HOUSEHOLD_BITS))
     }
 
     pub(super) fn caller_class(self) -> CallerClass {
@@ -70,10 +70,10 @@ impl RateLimitKey {
     pub(super) fn overflow_key(self) -> Self {
         match self {
             RateLimitKey::Address(address) => {
-                RateLimitKey::Address(first_of(address, IPV4_NETWORK_BITS, IPV6_NETWORK_BITS))
+                RateLimitKey::Address(first_address_of_network(address, IPV4_OVERFLOW_BITS, IPV6_OVERFLOW_BITS))
             }
             RateLimitKey::ClientNetwork(address) => {
-                RateLimitKey::ClientNetwork(first_of(address, IPV4_NETWORK_BITS, IPV6_NETWORK_BITS))
+                RateLimitKey::ClientNetwork(first_address_of_network(address, IPV4_OVERFLOW_BITS, IPV6_OVERFLOW_BITS))
             }
             RateLimitKey::Authenticated(..) | RateLimitKey::HealthCheck(_) | RateLimitKey::Shared => self,
         }
@@ -81,12 +81,12 @@ impl RateLimitKey {
 }
 
 /// The address of an IPv4 host; the /64 network of an IPv6 host.
-pub fn address_prefix(address: IpAddr) -> IpAddr {
-    first_of(address, 32, IPV6_PREFIX_BITS)
+pub fn client_prefix_of(address: IpAddr) -> IpAddr {
+    first_address_of_network(address, 32, IPV6_CLIENT_PREFIX_BITS)
 }
 
 /// First address of the network with a prefix of that many bits; both counts are from 1 to the length of the address.
-fn first_of(address: IpAddr, ipv4_bits: u32, ipv6_bits: u32) -> IpAddr {
+fn first_address_of_network(address: IpAddr, ipv4_bits: u32, ipv6_bits: u32) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & u32::MAX << (32 - ipv4_bits)).into(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & u128::MAX << (128 - ipv6_bits)).into(),

@@ -83,7 +83,7 @@ impl TokenBuckets {
             return;
         }
         let index = self.0.overflow_index(key);
-        if let Some(next_arrival) = self.0.overflow().get_mut(index) {
+        if let Some(next_arrival) = self.0.lock_overflow_buckets().get_mut(index) {
             *next_arrival = next_arrival.saturating_sub(nanos);
         }
     }
@@ -96,7 +96,7 @@ impl BucketTable {
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn overflow(&self) -> MutexGuard<'_, Vec<u64>> {
+    fn lock_overflow_buckets(&self) -> MutexGuard<'_, Vec<u64>> {
         self.overflow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,7 +129,7 @@ impl StateStore for TokenBuckets {
             }
         }
         let index = self.0.overflow_index(key);
-        let mut overflow = self.0.overflow();
+        let mut overflow = self.0.lock_overflow_buckets();
         if overflow.is_empty() {
             overflow.resize(OVERFLOW_BUCKETS, 0);
         }

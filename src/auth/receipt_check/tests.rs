@@ -11,8 +11,8 @@ const NOW: UnixMs = UnixMs(1_800_000_000_000);
 const BEACON: u32 = 7;
 const TRUE_ROUND_TRIP_US: u32 = 42_000;
 
-fn keys() -> FleetKeys {
-    FleetKeys::new([1; 32], Some([2; 32]))
+fn keys() -> BeaconFleetKeys {
+    BeaconFleetKeys::new([1; 32], Some([2; 32]))
 }
 
 fn user() -> UserKey {
@@ -92,7 +92,7 @@ fn receipt_verdict_names_the_first_failed_check() {
     assert_eq!(verdict(|it| (it.issued_unix_s, it.round_trip_us) = (0, 0)), Verdict::Stale);
     // A rotated fleet key: receipts of the key before still count, of the one before that not.
     let of_key = |key: [u8; 32]| {
-        let keys = FleetKeys::new(key, None);
+        let keys = BeaconFleetKeys::new(key, None);
         let beacon_key = keys.current_beacon_key(BEACON);
         let claims = ReceiptClaims {
             key_id: beacon_key.key_id(),
@@ -110,7 +110,7 @@ fn receipt_verdict_names_the_first_failed_check() {
 /// SEC-9: keys must not reach a log through `{:?}`.
 #[test]
 fn fleet_keys_debug_hides_the_keys() {
-    assert_eq!(format!("{:?}", FleetKeys::new([0xab; 32], Some([0xcd; 32]))), "FleetKeys { keys: 2, .. }");
+    assert_eq!(format!("{:?}", BeaconFleetKeys::new([0xab; 32], Some([0xcd; 32]))), "BeaconFleetKeys { keys: 2, .. }");
 }
 
 /// LAT-5, SEC-8: of a million forged, replayed, foreign, stale or altered receipts, none counts below the true round trip. The

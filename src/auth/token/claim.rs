@@ -150,9 +150,9 @@ pub trait Claim: Sized {
     /// Identifies the kind; part of the signed bytes.
     const KIND_BYTE: u8;
     /// Length of the encoded claim, bytes; the largest one, if it varies.
-    const ENCODED_BYTES: usize;
+    const ENCODED_BYTES_MAX: usize;
     /// Smallest length of the encoded claim, bytes. If it is less than `ENCODED_BYTES`, `decode` checks the length.
-    const ENCODED_BYTES_MIN: usize = Self::ENCODED_BYTES;
+    const ENCODED_BYTES_MIN: usize = Self::ENCODED_BYTES_MAX;
 
     /// Appends `ENCODED_BYTES_MIN` to `ENCODED_BYTES` bytes.
     fn encode(&self, bytes: &mut Vec<u8>);
@@ -185,7 +185,7 @@ impl ClaimReader<'_> {
         self.read_array().map(|bytes| UnixMs(u64::from_be_bytes(bytes)))
     }
 
-    fn read_set_id(&mut self) -> Option<SetId> {
+    fn read_matchmaking_set_id(&mut self) -> Option<SetId> {
         self.read_array().map(|bytes| SetId(u32::from_be_bytes(bytes)))
     }
 
@@ -201,7 +201,7 @@ impl ClaimReader<'_> {
 
 impl Claim for AdvertisementClaim {
     const KIND_BYTE: u8 = 1;
-    const ENCODED_BYTES: usize = 16 + 4 + 1 + 17 + 8;
+    const ENCODED_BYTES_MAX: usize = 16 + 4 + 1 + 17 + 8;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.advertisement_id.as_bytes());
@@ -218,7 +218,7 @@ impl Claim for AdvertisementClaim {
         let mut fields = ClaimReader(bytes);
         Some(Self {
             advertisement_id: AdvertisementId::from_bytes(fields.read_array()?),
-            set_id: fields.read_set_id()?,
+            set_id: fields.read_matchmaking_set_id()?,
             kind: match fields.read_array()? {
                 [0] => AdvertisementKind::Session,
                 [1] => AdvertisementKind::GameServer,
@@ -232,7 +232,7 @@ impl Claim for AdvertisementClaim {
 
 impl Claim for SearchClaim {
     const KIND_BYTE: u8 = 2;
-    const ENCODED_BYTES: usize = 4 + 4 + 8 + 16 + 8 + 8;
+    const ENCODED_BYTES_MAX: usize = 4 + 4 + 8 + 16 + 8 + 8;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.set_id.0.to_be_bytes());
@@ -246,7 +246,7 @@ impl Claim for SearchClaim {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ClaimReader(bytes);
         Some(Self {
-            set_id: fields.read_set_id()?,
+            set_id: fields.read_matchmaking_set_id()?,
             ruleset_hash: RulesetHash(u32::from_be_bytes(fields.read_array()?)),
             silo: SiloId(u64::from_be_bytes(fields.read_array()?)),
             party_digest: fields.read_array()?,
@@ -258,8 +258,8 @@ impl Claim for SearchClaim {
 
 impl Claim for MeasuredSearchClaim {
     const KIND_BYTE: u8 = 11;
-    const ENCODED_BYTES: usize = Self::ENCODED_BYTES_MIN + PROBE_RESULTS_MAX * ProbeRecord::ENCODED_BYTES;
-    const ENCODED_BYTES_MIN: usize = SearchClaim::ENCODED_BYTES + 1 + 1;
+    const ENCODED_BYTES_MAX: usize = Self::ENCODED_BYTES_MIN + PROBE_RESULTS_MAX * ProbeRecord::ENCODED_BYTES;
+    const ENCODED_BYTES_MIN: usize = SearchClaim::ENCODED_BYTES_MAX + 1 + 1;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         let SearchMeasurements { involved_phase_may_start, probes } = &self.measured;
@@ -271,7 +271,7 @@ impl Claim for MeasuredSearchClaim {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (search, rest) = bytes.split_at_checked(SearchClaim::ENCODED_BYTES)?;
+        let (search, rest) = bytes.split_at_checked(SearchClaim::ENCODED_BYTES_MAX)?;
         let ([may_start @ 0..=1, count], records) = rest.split_first_chunk()? else { return None };
         let (records, []) = records.as_chunks() else { return None };
         if records.len() != usize::from(*count) || PROBE_RESULTS_MAX < records.len() {
@@ -286,7 +286,7 @@ impl Claim for MeasuredSearchClaim {
 /// Kind 3 was an earlier reservation token without an owner; it is no longer accepted.
 impl Claim for ReservationClaim {
     const KIND_BYTE: u8 = 4;
-    const ENCODED_BYTES: usize = 16 + 16 + 4 + 17;
+    const ENCODED_BYTES_MAX: usize = 16 + 16 + 4 + 17;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.reservation_id.as_bytes());
@@ -300,7 +300,7 @@ impl Claim for ReservationClaim {
         Some(Self {
             reservation_id: ReservationId::from_bytes(fields.read_array()?),
             advertisement_id: AdvertisementId::from_bytes(fields.read_array()?),
-            set_id: fields.read_set_id()?,
+            set_id: fields.read_matchmaking_set_id()?,
             subject: fields.read_optional_caller()?,
         })
     }
@@ -309,7 +309,7 @@ impl Claim for ReservationClaim {
 /// Kind 5 was an earlier consent token for any set and use; it is no longer accepted.
 impl Claim for ConsentClaim {
     const KIND_BYTE: u8 = 9;
-    const ENCODED_BYTES: usize = 16 + 16 + 16 + 4 + 1 + 1 + 8;
+    const ENCODED_BYTES_MAX: usize = 16 + 16 + 16 + 4 + 1 + 1 + 8;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.id.as_bytes());
@@ -330,7 +330,7 @@ impl Claim for ConsentClaim {
             id: ConsentId::from_bytes(fields.read_array()?),
             member: UserKey::from_bytes(fields.read_array()?),
             leader: UserKey::from_bytes(fields.read_array()?),
-            set_id: fields.read_set_id()?,
+            set_id: fields.read_matchmaking_set_id()?,
             purpose: match fields.read_array()? {
                 [0] => ConsentPurpose::Queue,
                 [1] => ConsentPurpose::Search,
@@ -348,7 +348,7 @@ impl Claim for ConsentClaim {
 
 impl Claim for TicketSeatClaim {
     const KIND_BYTE: u8 = 10;
-    const ENCODED_BYTES: usize = 16 + 4 + 16;
+    const ENCODED_BYTES_MAX: usize = 16 + 4 + 16;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.ticket_id.as_bytes());
@@ -360,7 +360,7 @@ impl Claim for TicketSeatClaim {
         let mut fields = ClaimReader(bytes);
         Some(Self {
             ticket_id: TicketId::from_bytes(fields.read_array()?),
-            set_id: fields.read_set_id()?,
+            set_id: fields.read_matchmaking_set_id()?,
             user: UserKey::from_bytes(fields.read_array()?),
         })
     }
@@ -368,7 +368,7 @@ impl Claim for TicketSeatClaim {
 
 impl Claim for TicketClaim {
     const KIND_BYTE: u8 = 6;
-    const ENCODED_BYTES: usize = 16 + 4 + 17;
+    const ENCODED_BYTES_MAX: usize = 16 + 4 + 17;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.ticket_id.as_bytes());
@@ -380,7 +380,7 @@ impl Claim for TicketClaim {
         let mut fields = ClaimReader(bytes);
         Some(Self {
             ticket_id: TicketId::from_bytes(fields.read_array()?),
-            set_id: fields.read_set_id()?,
+            set_id: fields.read_matchmaking_set_id()?,
             subject: fields.read_optional_caller()?,
         })
     }
@@ -388,7 +388,7 @@ impl Claim for TicketClaim {
 
 impl Claim for WatchResumeClaim {
     const KIND_BYTE: u8 = 7;
-    const ENCODED_BYTES: usize = 16 + 8 + 8;
+    const ENCODED_BYTES_MAX: usize = 16 + 8 + 8;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.ticket_id.as_bytes());
@@ -408,7 +408,7 @@ impl Claim for WatchResumeClaim {
 
 impl Claim for AllocationOfferClaim {
     const KIND_BYTE: u8 = 8;
-    const ENCODED_BYTES: usize = 16 + 4 + 16 + 17;
+    const ENCODED_BYTES_MAX: usize = 16 + 4 + 16 + 17;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.match_id.as_bytes());

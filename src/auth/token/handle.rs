@@ -14,9 +14,9 @@ pub(super) fn window_at(now: UnixMs) -> u64 {
 
 /// Seals advertisement ids for one party in one window.
 #[derive(Clone, Debug)]
-pub struct HandleCipher(pub(super) BlockCipher);
+pub struct AdvertisementHandleCipher(pub(super) BlockCipher);
 
-impl HandleCipher {
+impl AdvertisementHandleCipher {
     /// Handle of an advertisement; it has the length of an id.
     pub fn seal(&self, id: AdvertisementId) -> AdvertisementId {
         AdvertisementId::from_bytes(self.0.encrypt(*id.as_bytes()))

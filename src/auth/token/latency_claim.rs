@@ -30,14 +30,14 @@ pub struct BeaconRoundTrip {
     /// Milliseconds, rounded up to 1/8.
     pub floor_ms: f64,
     /// Its source.
-    pub source: FloorSource,
+    pub source: BeaconRoundTripSource,
     /// Age at the issue of the token, milliseconds, in steps of 4 s; at most 1,020 s.
     pub age_ms: u64,
 }
 
 /// Source of a round trip to a beacon, the most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FloorSource {
+pub enum BeaconRoundTripSource {
     /// A receipt of the beacon.
     Proven,
     /// The least round trip of the caller's connection, which a changed network stack can shorten.
@@ -52,7 +52,7 @@ const ENTRY_BYTES: usize = 8;
 
 impl BeaconRoundTrip {
     /// Round trip as a token has it.
-    pub fn new(beacon_id: u32, floor_ms: f64, source: FloorSource, age_ms: u64) -> Self {
+    pub fn new(beacon_id: u32, floor_ms: f64, source: BeaconRoundTripSource, age_ms: u64) -> Self {
         let steps = (floor_ms * STEPS_PER_MS).ceil().clamp(0.0, u16::MAX.into());
         let age_ms = (age_ms / AGE_STEP_MS).min(u8::MAX.into()) * AGE_STEP_MS;
         Self { beacon_id, floor_ms: steps / STEPS_PER_MS, source, age_ms }
@@ -62,9 +62,9 @@ impl BeaconRoundTrip {
         bytes.extend(self.beacon_id.to_be_bytes());
         bytes.extend(((self.floor_ms * STEPS_PER_MS).clamp(0.0, u16::MAX.into()) as u16).to_be_bytes());
         bytes.push(match self.source {
-            FloorSource::Proven => 1,
-            FloorSource::Observed => 2,
-            FloorSource::Claimed => 3,
+            BeaconRoundTripSource::Proven => 1,
+            BeaconRoundTripSource::Observed => 2,
+            BeaconRoundTripSource::Claimed => 3,
         });
         bytes.push((self.age_ms / AGE_STEP_MS).min(u8::MAX.into()) as u8);
     }
@@ -75,9 +75,9 @@ impl BeaconRoundTrip {
             beacon_id: u32::from_be_bytes([a, b, c, d]),
             floor_ms: f64::from(u16::from_be_bytes([high, low])) / STEPS_PER_MS,
             source: match source {
-                1 => FloorSource::Proven,
-                2 => FloorSource::Observed,
-                3 => FloorSource::Claimed,
+                1 => BeaconRoundTripSource::Proven,
+                2 => BeaconRoundTripSource::Observed,
+                3 => BeaconRoundTripSource::Claimed,
                 _ => return None,
             },
             age_ms: u64::from(age) * AGE_STEP_MS,
@@ -87,7 +87,7 @@ impl BeaconRoundTrip {
 
 impl Claim for LatencyClaim {
     const KIND_BYTE: u8 = 12;
-    const ENCODED_BYTES: usize = Self::ENCODED_BYTES_MIN + LATENCY_ENTRIES_MAX * ENTRY_BYTES;
+    const ENCODED_BYTES_MAX: usize = Self::ENCODED_BYTES_MIN + LATENCY_ENTRIES_MAX * ENTRY_BYTES;
     const ENCODED_BYTES_MIN: usize = 17 + 1 + 8 + 8 + 1;
 
     fn encode(&self, bytes: &mut Vec<u8>) {

@@ -65,7 +65,11 @@ fn measured_search_claim(probes_max: usize) -> impl Strategy<Value = MeasuredSea
 }
 
 fn latency_claim() -> impl Strategy<Value = LatencyClaim> {
-    let source = prop_oneof![Just(FloorSource::Proven), Just(FloorSource::Observed), Just(FloorSource::Claimed)];
+    let source = prop_oneof![
+        Just(BeaconRoundTripSource::Proven),
+        Just(BeaconRoundTripSource::Observed),
+        Just(BeaconRoundTripSource::Claimed)
+    ];
     let entry = (any::<u32>(), 0.0..8_000.0_f64, source, 0..2_000_000_u64)
         .prop_map(|(id, floor_ms, source, age_ms)| BeaconRoundTrip::new(id, floor_ms, source, age_ms));
     let prefix = any::<std::net::IpAddr>().prop_map(fireteam_probe::AddressPrefix::of);
@@ -235,7 +239,7 @@ proptest! {
         let signer = signer();
         let mut token = signer.sign(&claim);
         token[1] = SearchClaim::KIND_BYTE;
-        let padding = SearchClaim::ENCODED_BYTES - TicketSeatClaim::ENCODED_BYTES;
+        let padding = SearchClaim::ENCODED_BYTES_MAX - TicketSeatClaim::ENCODED_BYTES_MAX;
         token.splice(HEADER_BYTES..HEADER_BYTES, std::iter::repeat_n(0, padding));
         prop_assert!(signer.verify::<SearchClaim>(&token).is_none());
     }
@@ -341,11 +345,11 @@ fn handle_opens_for_its_party_in_its_window_and_the_next() {
     };
     let signer = HmacTokenSigner::new([1; 32], None);
     let at = |windows: u64| UnixMs(windows * ADVERTISEMENT_HANDLE_WINDOW_MS);
-    let handle = signer.handle_cipher([1; 16], at(5)).seal(id);
+    let handle = signer.advertisement_handle_cipher([1; 16], at(5)).seal(id);
     assert_ne!(handle, id);
-    assert_eq!(signer.handle_cipher([1; 16], UnixMs(at(6).0 - 1)).seal(id), handle, "the same window");
-    assert_ne!(signer.handle_cipher([1; 16], at(6)).seal(id), handle, "another window");
-    assert_ne!(signer.handle_cipher([2; 16], at(5)).seal(id), handle, "another party");
+    assert_eq!(signer.advertisement_handle_cipher([1; 16], UnixMs(at(6).0 - 1)).seal(id), handle, "the same window");
+    assert_ne!(signer.advertisement_handle_cipher([1; 16], at(6)).seal(id), handle, "another window");
+    assert_ne!(signer.advertisement_handle_cipher([2; 16], at(5)).seal(id), handle, "another party");
     assert!(opens(&signer, 1, handle, at(5)) && opens(&signer, 1, handle, UnixMs(at(7).0 - 1)));
     assert!(!opens(&signer, 1, handle, at(7)) && !opens(&signer, 2, handle, at(5)));
     let rotated = HmacTokenSigner::new([2; 32], Some([1; 32]));

@@ -62,7 +62,7 @@ fn issuer_with(files: &[PathBuf]) -> TokenIssuer {
 }
 
 fn read_key_files(files: &[PathBuf]) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
-    read_issuer_keys(&[issuer_with(files)])
+    read_keys_of_all_issuers(&[issuer_with(files)])
 }
 
 /// Each key has the issuer and the roles of its file. Two issuers may use the same `kid`.
@@ -71,9 +71,9 @@ fn keys_have_the_issuer_and_the_roles_of_their_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keys.json");
     std::fs::write(&file, jwt_signing_key(1).public_key_set()).unwrap();
-    let limited = KeyFile { file: file.clone(), roles: vec!["client", "operator"] };
+    let limited = VerifyingKeyFile { file: file.clone(), roles: vec!["client", "operator"] };
     let second = TokenIssuer { keys: vec![limited], ..issuer_with(&[]) };
-    let keys = read_issuer_keys(&[issuer_with(&[file]), second]).unwrap();
+    let keys = read_keys_of_all_issuers(&[issuer_with(&[file]), second]).unwrap();
     let roles = |index: usize| Role::ALL.map(|role| keys[index].roles.contains(role));
     assert_eq!((keys[0].issuer_index, roles(0)), (0, [true; 3]));
     assert_eq!((keys[1].issuer_index, roles(1)), (1, [true, false, true]));
@@ -99,10 +99,11 @@ fn key_files_load_together_or_not_at_all() {
         matches!(read_key_files(&[one.clone(), one]), Err(VerifyingKeysError::DuplicateKeyId(_))),
         "a `kid` names one key"
     );
-    let many: String = (0..=VERIFYING_KEYS_MAX as u8).map(|seed| jwt_signing_key(seed).public_key_pem()).collect();
+    let many: String =
+        (0..=VERIFYING_KEYS_TOTAL_MAX as u8).map(|seed| jwt_signing_key(seed).public_key_pem()).collect();
     let many = write("many.pem", &many);
     assert!(
-        matches!(read_key_files(&[many]), Err(VerifyingKeysError::TooManyKeys(count)) if count == VERIFYING_KEYS_MAX + 1)
+        matches!(read_key_files(&[many]), Err(VerifyingKeysError::TooManyKeys(count)) if count == VERIFYING_KEYS_TOTAL_MAX + 1)
     );
 }
 

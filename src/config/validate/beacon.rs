@@ -1,8 +1,8 @@
 //! Validation of the settings of the server's own beacon.
 
 use crate::config::beacon::{
-    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon,
-    check_announced_address, check_beacon_region,
+    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon, check_beacon_region,
+    parse_announce_address,
 };
 use crate::config::raw::RawSettings;
 use crate::config::validate::ConfigErrors;
@@ -30,7 +30,7 @@ impl ConfigErrors {
         let place = settings.beacon_place.as_deref().map(BeaconPlace::parse);
         let how = "give the place of the machine with --beacon-place LATITUDE/LONGITUDE";
         let place = self.require_for_beacon("beacon_place", place, how);
-        let address = settings.beacon_announce_address.as_deref().map(check_announced_address);
+        let address = settings.beacon_announce_address.as_deref().map(parse_announce_address);
         let how = "give the address at which clients reach it with --beacon-announce-address";
         let announce_address = self.require_for_beacon("beacon_announce_address", address, how);
         let packets_per_second = self.check_range(
@@ -141,7 +141,7 @@ beacon_announce_address: required with --beacon-listen; give the address at whic
             assert!(errors.contains(expected), "{errors}");
         }
         for address in ["host", "224.0.0.1", "255.255.255.255", "::", "192.0.2.7:1"] {
-            assert!(check_announced_address(address).is_err(), "{address}");
+            assert!(parse_announce_address(address).is_err(), "{address}");
         }
     }
 }

@@ -1,26 +1,26 @@
 //! Validation of rate limit settings.
 
-use crate::config::rate_limits::{RateLimitRule, RateLimitRules};
+use crate::config::rate_limits::{RateLimitRule, RateLimitSetting};
 use crate::config::validate::ConfigErrors;
 
 impl ConfigErrors {
     /// Parses rate limits; each name may appear once.
-    pub(super) fn parse_rate_limits(&mut self, texts: Option<Vec<String>>) -> RateLimitRules {
-        let Some(texts) = texts.filter(|texts| !texts.is_empty()) else { return RateLimitRules::Auto };
+    pub(super) fn parse_rate_limits(&mut self, texts: Option<Vec<String>>) -> RateLimitSetting {
+        let Some(texts) = texts.filter(|texts| !texts.is_empty()) else { return RateLimitSetting::Auto };
         if texts == ["off"] {
-            return RateLimitRules::Off;
+            return RateLimitSetting::Off;
         }
         let mut rules: Vec<RateLimitRule> = Vec::new();
         for text in &texts {
             match RateLimitRule::parse(text) {
                 Err(message) => self.add_invalid_value("rate_limits", message),
-                Ok(rule) if rules.iter().any(|other| other.name() == rule.name()) => {
-                    self.add_invalid_value("rate_limits", format!("{} is set twice; set it once", rule.name()));
+                Ok(rule) if rules.iter().any(|other| other.setting_name() == rule.setting_name()) => {
+                    self.add_invalid_value("rate_limits", format!("{} is set twice; set it once", rule.setting_name()));
                 }
                 Ok(rule) => rules.push(rule),
             }
         }
-        RateLimitRules::Overrides(rules)
+        RateLimitSetting::Overrides(rules)
     }
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::config::rate_limits::DEFAULT_RATE_LIMITS;
 
-    fn parse_rules(texts: &[&str]) -> Result<RateLimitRules, String> {
+    fn parse_rules(texts: &[&str]) -> Result<RateLimitSetting, String> {
         let mut errors = ConfigErrors(Vec::new());
         let rate_limits = errors.parse_rate_limits(Some(texts.iter().map(|text| text.to_string()).collect()));
         let messages: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
@@ -40,11 +40,11 @@ mod tests {
     fn rate_limit_defaults_round_trip_as_text() {
         for rule in DEFAULT_RATE_LIMITS {
             assert_eq!(RateLimitRule::parse(&rule.to_string()), Ok(rule));
-            let same_name = DEFAULT_RATE_LIMITS.iter().filter(|other| other.name() == rule.name());
-            assert_eq!(same_name.count(), 1, "{}", rule.name());
+            let same_name = DEFAULT_RATE_LIMITS.iter().filter(|other| other.setting_name() == rule.setting_name());
+            assert_eq!(same_name.count(), 1, "{}", rule.setting_name());
         }
-        assert_eq!(parse_rules(&[]), Ok(RateLimitRules::Auto));
-        assert_eq!(parse_rules(&["off"]), Ok(RateLimitRules::Off));
+        assert_eq!(parse_rules(&[]), Ok(RateLimitSetting::Auto));
+        assert_eq!(parse_rules(&["off"]), Ok(RateLimitSetting::Off));
         assert_eq!(parse_rules(&["off"]).unwrap().to_written_rules(), Some(vec!["off".to_owned()]));
         let overrides = parse_rules(&["client.search=0.5/3/90", "game_server.stream=9"]).unwrap();
         assert_eq!(overrides.to_written_rules().unwrap(), ["client.search=0.5/3/90", "game_server.stream=9"]);

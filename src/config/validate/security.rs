@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::config::Config;
 use crate::config::error::ConfigError;
-use crate::config::security::{JwtSettings, KeyFile, TlsFiles, TokenIssuer};
+use crate::config::security::{JwtSettings, TlsFiles, TokenIssuer, VerifyingKeyFile};
 use crate::config::validate::ConfigErrors;
 
 /// Maximum number of key files. An issuer has one, or two during key rotation.
@@ -71,7 +71,7 @@ impl ConfigErrors {
         };
         let audience = audience.unwrap_or_else(|| "fireteam".into());
         self.check_auth_name("auth_audience", &audience);
-        let keys = keys.into_iter().filter_map(|entry| self.parse_key_file_entry("auth_keys", entry)).collect();
+        let keys = keys.into_iter().filter_map(|entry| self.parse_verifying_key_file("auth_keys", entry)).collect();
         let mut issuers = vec![TokenIssuer { name, audience, keys }];
         for entry in further.unwrap_or_default() {
             self.add_further_issuer(&mut issuers, &entry);
@@ -80,8 +80,8 @@ impl ConfigErrors {
         Some(JwtSettings { issuers })
     }
 
-    fn parse_key_file_entry(&mut self, key: &'static str, entry: PathBuf) -> Option<KeyFile> {
-        KeyFile::parse(entry).map_err(|message| self.add_invalid_value(key, message)).ok()
+    fn parse_verifying_key_file(&mut self, key: &'static str, entry: PathBuf) -> Option<VerifyingKeyFile> {
+        VerifyingKeyFile::parse(entry).map_err(|message| self.add_invalid_value(key, message)).ok()
     }
 
     /// Parses `ISSUER AUDIENCE [ROLE+ROLE=]FILE`. Several entries of one issuer name several files.
@@ -92,7 +92,7 @@ impl ConfigErrors {
             return self.add_invalid_value("auth_issuers", message);
         };
         self.check_auth_name("auth_issuers", audience);
-        let Some(keys) = self.parse_key_file_entry("auth_issuers", keys.into()) else { return };
+        let Some(keys) = self.parse_verifying_key_file("auth_issuers", keys.into()) else { return };
         match issuers.iter_mut().find(|issuer| issuer.name == name) {
             Some(known) if known.audience == audience => known.keys.push(keys),
             Some(_) => {
@@ -198,10 +198,10 @@ impl ConfigErrors {
             tls_ends_at_balancer |= plaintext && config.insecure_allow_plaintext;
             let mut missing = Vec::new();
             if plaintext && !config.insecure_allow_plaintext {
-                missing.push(TLS_REQUIRED);
+                missing.push(MISSING_TLS_TEXT);
             }
             if !config.requires_authentication() && !allow_anonymous {
-                missing.push(if key == "listen" { CLIENT_PORT_AUTH_REQUIRED } else { OPERATOR_AUTH_REQUIRED });
+                missing.push(if key == "listen" { MISSING_CLIENT_AUTH_TEXT } else { MISSING_OPERATOR_AUTH_TEXT });
             }
             if !missing.is_empty() {
                 self.0.push(ConfigError::InsecurePublicAddress { key, address: address.clone(), missing });
@@ -216,9 +216,9 @@ impl ConfigErrors {
 }
 
 /// Missing protections and the flags that add them.
-const TLS_REQUIRED: &str = "encrypted (give --tls-certificate FILE and --tls-key FILE, or \
+const MISSING_TLS_TEXT: &str = "encrypted (give --tls-certificate FILE and --tls-key FILE, or \
                             --insecure-allow-plaintext where a load balancer ends TLS)";
-const CLIENT_PORT_AUTH_REQUIRED: &str = "authenticated (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca \
+const MISSING_CLIENT_AUTH_TEXT: &str = "authenticated (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca \
                                     FILE, or --insecure-allow-anonymous where anonymous players are allowed)";
-const OPERATOR_AUTH_REQUIRED: &str = "authenticated, which operators always must be (give --auth-keys FILE and \
+const MISSING_OPERATOR_AUTH_TEXT: &str = "authenticated, which operators always must be (give --auth-keys FILE and \
                                       --auth-issuer TEXT, or --tls-client-ca FILE)";

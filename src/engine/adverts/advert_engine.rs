@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertFn};
+use crate::engine::adverts::advert_state::{AdvertState, EncodeStaticCandidateFieldsFn};
 use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
 use crate::engine::adverts::feed_reader::follow_advert_feed;
 use crate::engine::adverts::replication_state::{LastLocalBatchByAdvert, ReplicationState};
@@ -40,7 +40,7 @@ impl AdvertEngine {
     /// Loads the stored advertisements and starts the tasks. `feed` is the change feed of a shared store.
     pub(crate) async fn start(
         common: Arc<Common>,
-        encode_advert: EncodeAdvertFn,
+        encode_advert: EncodeStaticCandidateFieldsFn,
         feed: Option<Box<dyn AdvertFeed>>,
         shutdown: &CancellationToken,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
@@ -66,7 +66,7 @@ impl AdvertEngine {
     }
 
     /// Access of the queues to advertisements.
-    pub(crate) fn handle(&self) -> AdvertHandle {
+    pub(crate) fn advert_handle(&self) -> AdvertHandle {
         AdvertHandle::new(Arc::clone(&self.state), self.writer.clone())
     }
 
@@ -105,7 +105,7 @@ impl AdvertEngine {
 
     /// Puts a command in the writer's inbox after its consents are taken in the store; at once if there are none. `answer` is
     /// of the command. A repeated command finds its consents taken by itself.
-    fn submit_with_consents<T: Send + 'static>(
+    fn take_consents_and_submit<T: Send + 'static>(
         &self,
         (taken_by, consents): (impl FnOnce() -> ConsentConsumer, CheckedConsents),
         command: AdvertWriterCommand,
@@ -151,7 +151,7 @@ fn spawn_feed_reader(
         async move {
             let feed = match opened {
                 Some(feed) => Some(feed),
-                None => common.store.open_feed().await,
+                None => common.store.open_advert_feed().await,
             };
             if let Some(feed) = feed {
                 follow_advert_feed(common, replication, feed, writer, stop).await;

@@ -46,7 +46,7 @@ pub(crate) struct OpenGameServer {
 
 /// Session with open seats, and the seats that are reserved in it.
 #[derive(Clone, Debug)]
-pub(crate) struct AdvertisedSession {
+pub(crate) struct BackfillSession {
     pub(crate) advertisement: Arc<Advertisement>,
     pub(crate) attribute_values: AttributeValues,
     pub(crate) expires_at: UnixMs,
@@ -127,7 +127,7 @@ impl AdvertHandle {
         silo: SiloId,
         ruleset: &Ruleset,
         now: UnixMs,
-    ) -> Vec<AdvertisedSession> {
+    ) -> Vec<BackfillSession> {
         let Some(set) = self.state.advert_sets.get(set_id) else { return Vec::new() };
         let uses_blocks = ruleset.queue.as_ref().is_some_and(QueueSpec::avoids_blocked_users);
         let block_lists = uses_blocks.then(|| self.state.common.block_lists.read());
@@ -141,7 +141,7 @@ impl AdvertHandle {
         let to_open_session = |record: &AdvertRecord| {
             let session = &record.advertisement.session;
             let users = session.players.iter().map(|player| player.user);
-            AdvertisedSession {
+            BackfillSession {
                 attribute_values: party_values.attribute_values(ruleset, session),
                 advertisement: Arc::clone(&record.advertisement),
                 expires_at: record.expires_at,

@@ -16,7 +16,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::reserved_user_index::ReservedUserIndex;
 use crate::engine::open_silos::OpenSilos;
-use crate::engine::party_values::PartyValues;
+use crate::engine::party_values::PartyValueReader;
 use crate::store::{AdvertVersion, Reservation, ReservationState};
 
 /// Beacon vectors that a sweep completes at most, in each set: a few milliseconds.
@@ -99,12 +99,12 @@ pub(crate) struct AdvertSet {
     unended_reservation_count: usize,
     /// Counts each advertisement as one use of its silo.
     open_silos: Arc<OpenSilos>,
-    party_values: PartyValues,
+    party_values: PartyValueReader,
 }
 
 impl AdvertSet {
     /// Set without advertisements, which keeps their silos open in `open_silos`.
-    pub(crate) fn new(open_silos: Arc<OpenSilos>, party_values: PartyValues) -> Self {
+    pub(crate) fn new(open_silos: Arc<OpenSilos>, party_values: PartyValueReader) -> Self {
         Self {
             records: HashMap::default(),
             indexes: Vec::new(),
@@ -153,8 +153,8 @@ impl AdvertSet {
     }
 
     /// Index entry of a record under `ruleset`.
-    pub(crate) fn index_entry(&self, record: &AdvertRecord, ruleset: &Ruleset) -> IndexEntry {
-        index_entry(record, ruleset, &self.party_values)
+    pub(crate) fn build_index_entry(&self, record: &AdvertRecord, ruleset: &Ruleset) -> IndexEntry {
+        build_index_entry(record, ruleset, &self.party_values)
     }
 
     /// All indexes.
@@ -182,7 +182,7 @@ impl AdvertSet {
     /// Inserts or replaces a record, in every index.
     pub(crate) fn upsert(&mut self, mut record: AdvertRecord) {
         let entries: Vec<IndexEntry> =
-            self.indexes.iter().map(|index| self.index_entry(&record, index.ruleset())).collect();
+            self.indexes.iter().map(|index| self.build_index_entry(&record, index.ruleset())).collect();
         let reservations = std::mem::take(&mut record.reservations);
         self.upsert_with_entries(
             record,
@@ -224,7 +224,7 @@ impl AdvertSet {
             MapEntry::Vacant(_) => None,
         };
         if replaced_silo != Some(silo) {
-            self.open_silos.add_use(silo, publisher);
+            self.open_silos.add_unlimited_use(silo, publisher);
             replaced_silo.into_iter().for_each(|silo| self.open_silos.remove_use(silo));
         }
         let record = match slot {
@@ -351,11 +351,11 @@ impl AdvertSet {
 pub(crate) fn build_index(
     ruleset: &Arc<Ruleset>,
     records: &[AdvertRecord],
-    party_values: &PartyValues,
+    party_values: &PartyValueReader,
 ) -> AdvertisementIndex {
     let mut index = AdvertisementIndex::new(Arc::clone(ruleset));
     for record in records {
-        index.upsert(index_entry(record, ruleset, party_values));
+        index.upsert(build_index_entry(record, ruleset, party_values));
     }
     index
 }
@@ -375,7 +375,11 @@ pub(crate) fn candidate_from_record<'a>(
 }
 
 /// Index entry of a record under `ruleset`.
-pub(crate) fn index_entry(record: &AdvertRecord, ruleset: &Ruleset, party_values: &PartyValues) -> IndexEntry {
+pub(crate) fn build_index_entry(
+    record: &AdvertRecord,
+    ruleset: &Ruleset,
+    party_values: &PartyValueReader,
+) -> IndexEntry {
     IndexEntry {
         advertisement: Arc::clone(&record.advertisement),
         attribute_values: party_values.attribute_values(ruleset, &record.advertisement.session),

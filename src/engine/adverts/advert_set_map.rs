@@ -9,7 +9,7 @@ use crate::domain::id::SetId;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_set::{AdvertSet, build_index};
 use crate::engine::open_silos::OpenSilos;
-use crate::engine::party_values::PartyValues;
+use crate::engine::party_values::PartyValueReader;
 
 /// One set's advertisements behind a lock. Held for one lookup, one search or a few changes; never across an await.
 ///
@@ -33,12 +33,12 @@ pub(crate) struct AdvertSetMap {
     sets: RwLock<BTreeMap<SetId, Arc<LockedAdvertSet>>>,
     indexed_rulesets: RwLock<Vec<Arc<Ruleset>>>,
     open_silos: Arc<OpenSilos>,
-    party_values: PartyValues,
+    party_values: PartyValueReader,
 }
 
 impl AdvertSetMap {
     /// Map without sets, which keeps the silos of its advertisements open in `open_silos`.
-    pub(crate) fn new(open_silos: Arc<OpenSilos>, party_values: PartyValues) -> Self {
+    pub(crate) fn new(open_silos: Arc<OpenSilos>, party_values: PartyValueReader) -> Self {
         Self { sets: RwLock::default(), indexed_rulesets: RwLock::default(), open_silos, party_values }
     }
 

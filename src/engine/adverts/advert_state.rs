@@ -25,12 +25,12 @@ use crate::engine::command::ReservationView;
 use crate::engine::common::Common;
 
 /// Encodes the part of a search result that does not depend on the search; supplied by the wire layer.
-pub type EncodeAdvertFn = fn(&Advertisement) -> Arc<[u8]>;
+pub type EncodeStaticCandidateFieldsFn = fn(&Advertisement) -> Arc<[u8]>;
 
 /// State of all advertisements.
 pub(crate) struct AdvertState {
     pub(crate) common: Arc<Common>,
-    pub(crate) encode_advert: EncodeAdvertFn,
+    pub(crate) encode_advert: EncodeStaticCandidateFieldsFn,
     pub(crate) advert_sets: AdvertSetMap,
     pub(crate) host_events: HostEventHub,
     pub(crate) in_flight_changes: InFlightChanges,
@@ -40,7 +40,7 @@ pub(crate) struct AdvertState {
 
 impl AdvertState {
     /// State without advertisements, with indexes for the cached rulesets.
-    pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeAdvertFn) -> Self {
+    pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeStaticCandidateFieldsFn) -> Self {
         let advert_sets = AdvertSetMap::new(Arc::clone(&common.open_silos), common.party_values.clone());
         advert_sets.set_indexed_rulesets(common.rulesets.rulesets_to_index());
         let replication = common.store_health.clone().map(|health| Arc::new(ReplicationState::new(health)));
@@ -55,7 +55,7 @@ impl AdvertState {
     }
 
     /// Records a session with open seats, for the queue of its set, which fills sessions.
-    pub(crate) fn record_open_session(&self, record: &AdvertRecord) {
+    pub(crate) fn wake_backfill_if_open(&self, record: &AdvertRecord) {
         let Advertisement { set_id, kind, session, .. } = &*record.advertisement;
         if *kind == AdvertisementKind::Session && record.open_seats() > 0 {
             self.common.open_session_changes.record(*set_id, session.silo);

@@ -1,7 +1,7 @@
 //! Advertisements of a set that a searching party avoids. The cost is in the number of users whom the party avoids and who
 //! advertise or have seats; without rules in the ruleset there is none.
 
-use crate::domain::filter::AvoidedAdverts;
+use crate::domain::filter::AdvertsOfAvoidedPlayers;
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::index::AdvertisementIndex;
 use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet};
@@ -34,7 +34,7 @@ impl AvoidedAdvertIds {
     /// Those in a set. `index` is that of the ruleset with the rules.
     pub(crate) fn in_set(set: &AdvertSet, index: &AdvertisementIndex, avoidance: &PartyAvoidance<'_>) -> Self {
         // Of a user whom many have blocked, few advertise: then it is cheaper to ask for each advertisement.
-        if index.tracked_player_count() < avoidance.avoided_user_count() {
+        if index.tracked_player_count() < avoidance.avoided_user_count_bound() {
             return Self::among(set.records(), avoidance);
         }
         let ids_of_user = |user: UserKey| {
@@ -48,8 +48,8 @@ impl AvoidedAdvertIds {
     }
 
     /// As a search takes them.
-    pub(crate) fn view(&self) -> AvoidedAdverts<'_> {
-        AvoidedAdverts { hidden: &self.hidden, costs: &self.costs }
+    pub(crate) fn view(&self) -> AdvertsOfAvoidedPlayers<'_> {
+        AdvertsOfAvoidedPlayers { hidden: &self.hidden, costs: &self.costs }
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn run_expiry_sweeps(
         sweeps = sweeps.wrapping_add(1);
         if sweeps.is_multiple_of(SWEEPS_PER_TOMBSTONE_PURGE)
             && state.common.store_staleness_ms(state.common.clock.now()).is_none()
-            && let Err(error) = state.common.store.purge(state.common.clock.now()).await
+            && let Err(error) = state.common.store.purge_tombstones_and_reservations(state.common.clock.now()).await
         {
             tracing::warn!(%error, "store purge failed");
         }

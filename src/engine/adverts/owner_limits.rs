@@ -12,7 +12,9 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::settings::EngineSettings;
-use crate::store::{AdvertLimitPolicy, AdvertOwner, LimitPerClientAndAccount, OwnerKey, PartyKey, ReservationOwner};
+use crate::store::{
+    AdvertLimitPolicy, AdvertOwner, LimitPerClientAndAccount, OwnerKey, ReservationOwner, ReservedPartyKey,
+};
 
 /// Advertisement to publish, as far as its owner depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +37,8 @@ pub(crate) fn advert_owner(
     let account = caller.subject?;
     let (key, limit) = match caller.user {
         Some(user) => {
-            let limit = client_limit(settings.max_advertisements_per_client, ruleset.clients_per_account);
+            let limit =
+                limit_per_client_and_account(settings.max_advertisements_per_client, ruleset.clients_per_account);
             let tombstone_until = settings.tombstone_until(now);
             let key = OwnerKey::of_advertiser(account, kind, client_of(user, ruleset, session));
             (key, AdvertLimitPolicy::Replace { limit, tombstone_until, is_create })
@@ -59,7 +62,7 @@ pub(crate) fn advert_owner_from_memory(
         common.current_or_cached_ruleset(advertisement.set_id, None).map_or(1, |ruleset| ruleset.clients_per_account);
     let limit = match advertisement.session.origin {
         ValueOrigin::Client => AdvertLimitPolicy::Replace {
-            limit: client_limit(settings.max_advertisements_per_client, clients),
+            limit: limit_per_client_and_account(settings.max_advertisements_per_client, clients),
             tombstone_until: settings.tombstone_until(now),
             is_create: false,
         },
@@ -80,8 +83,8 @@ pub(crate) fn reservation_owner(
     let user = caller.user?;
     // The key comes from the user, so that an erasure and an export of the user find it.
     let client = OwnerKey::of_reserver(user, client_of(user, ruleset, session));
-    let owner = ReservationOwner { client, party: PartyKey::from_party_users(users) };
-    Some((owner, client_limit(settings.max_reservations_per_client, ruleset.clients_per_account)))
+    let owner = ReservationOwner { client, party: ReservedPartyKey::from_party_users(users) };
+    Some((owner, limit_per_client_and_account(settings.max_reservations_per_client, ruleset.clients_per_account)))
 }
 
 /// Client of `user`, where the ruleset allows an account several: the one that the session names.
@@ -92,6 +95,6 @@ fn client_of(user: UserKey, ruleset: &Ruleset, session: &Session) -> Option<User
     session.players.iter().find(|player| player.user == user).map(|player| player.client_key)
 }
 
-fn client_limit(per_client: u32, clients_per_account: u32) -> LimitPerClientAndAccount {
+fn limit_per_client_and_account(per_client: u32, clients_per_account: u32) -> LimitPerClientAndAccount {
     LimitPerClientAndAccount { per_client, per_account: per_client.saturating_mul(clients_per_account) }
 }

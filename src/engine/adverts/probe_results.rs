@@ -19,7 +19,7 @@ pub(super) fn probe_results_at(measured: &SearchMeasurements, started_at: UnixMs
         .iter()
         .map(|record| ProbeResult {
             id_prefix: record.id_prefix,
-            finding: counted_finding(record.finding),
+            finding: probe_finding(record.finding),
             is_old: is_old(record),
         })
         .collect();
@@ -27,7 +27,7 @@ pub(super) fn probe_results_at(measured: &SearchMeasurements, started_at: UnixMs
     results
 }
 
-fn counted_finding(finding: RecordedFinding) -> ProbeFinding {
+fn probe_finding(finding: RecordedFinding) -> ProbeFinding {
     match finding {
         RecordedFinding::Silent => ProbeFinding::Silent,
         RecordedFinding::Incompatible => ProbeFinding::Incompatible,
@@ -45,7 +45,7 @@ fn packet_loss(packets: PacketCounts) -> PacketLossPercent {
 }
 
 /// Record of a reported finding; `None` for findings that a search does not keep.
-pub(super) fn record_of_report(
+pub(super) fn record_of_finding(
     id: AdvertisementId,
     finding: ReportedFinding,
     figure: RoundTripFigure,

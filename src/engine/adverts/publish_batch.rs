@@ -8,7 +8,7 @@ use thin_vec::ThinVec;
 use crate::domain::id::SetId;
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set::{AdvertRecord, ReplacedRecords, index_entry};
+use crate::engine::adverts::advert_set::{AdvertRecord, ReplacedRecords, build_index_entry};
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::in_flight_changes::{InFlightGuard, send_answer};
 use crate::engine::adverts::update_answer::UpdateSnapshot;
@@ -100,7 +100,8 @@ impl PublishBatch {
         let mut records: Vec<AdvertRecord> = Vec::with_capacity(self.publications.len());
         for publication in &self.publications {
             let record = publication.to_record();
-            entries.extend(rulesets.iter().map(|ruleset| index_entry(&record, ruleset, &state.common.party_values)));
+            entries
+                .extend(rulesets.iter().map(|ruleset| build_index_entry(&record, ruleset, &state.common.party_values)));
             records.push(record);
         }
         let mut applied: Vec<AppliedPublication> = Vec::with_capacity(self.publications.len());
@@ -128,7 +129,7 @@ impl PublishBatch {
                 let (record, events) =
                     set.upsert_with_entries(record, &mut entries, update_reservations, &mut replaced);
                 if fills_sessions {
-                    state.record_open_session(record);
+                    state.wake_backfill_if_open(record);
                 }
                 applied.push((UpdateSnapshot::from_record(record, now), events));
             }

@@ -117,7 +117,7 @@ fn refresh_adverts(state: &AdvertState, (set_id, set): (SetId, &LockedAdvertSet)
     for ChangedValues { id, ruleset_hash, values } in changed {
         set.set_attribute_values(ruleset_hash, id, values);
         if let Some(record) = set.get(id).filter(|_| fills_sessions) {
-            state.record_open_session(record);
+            state.wake_backfill_if_open(record);
         }
     }
 }

@@ -31,7 +31,7 @@ impl ReplicatedWriter {
         commands: Vec<AdvertWriterCommand>,
         writes: &[AdvertWrite],
     ) {
-        if !state.common.store.is_writable() {
+        if !state.common.store.is_format_writable() {
             return commands.into_iter().for_each(|command| state.answer_store_unavailable(command));
         }
         if self.replication.store_health.is_down() {
@@ -39,7 +39,7 @@ impl ReplicatedWriter {
             return self.handle_without_store(state, commands);
         }
         #[cfg(not(feature = "failpoints"))]
-        let result = state.common.store.commit(writes).await;
+        let result = state.common.store.commit_adverts(writes).await;
         #[cfg(feature = "failpoints")]
         let result = fail_points::commit_unless_client_gone(&*state.common.store, &commands, writes).await;
         state.common.record_commit(&result);
@@ -49,7 +49,7 @@ impl ReplicatedWriter {
                 let others: Vec<_> = committed.outcomes.iter().flat_map(WriteOutcome::other_advertisements).collect();
                 state.apply_committed_batch(commands, writes, committed.outcomes);
                 let batch = self.replication.count_applied_batch();
-                self.reread_after_commit(others, batch);
+                self.reread_other_adverts_after_commit(others, batch);
                 for (target, step) in targets.into_iter().zip(committed.version_steps) {
                     let Some((id, set_id)) = target else { continue };
                     self.advance_advert_version_after_commit(state, (id, set_id, batch), step);
@@ -78,13 +78,13 @@ impl ReplicatedWriter {
             if writes.is_empty() {
                 continue;
             }
-            let result = state.common.store.commit(&writes).await;
+            let result = state.common.store.commit_adverts(&writes).await;
             state.common.record_commit(&result);
             match result {
                 Ok(committed) => {
                     let batch = self.replication.count_applied_batch();
                     let others = committed.outcomes.iter().flat_map(WriteOutcome::other_advertisements);
-                    self.reread_after_commit(others.collect(), batch);
+                    self.reread_other_adverts_after_commit(others.collect(), batch);
                     let results = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);
                     for (((write, outcome), step), set_id) in results {
                         self.unwritten.apply_catch_up_outcome(state, set_id, write, outcome);
@@ -113,7 +113,7 @@ impl ReplicatedWriter {
     }
 
     /// Reads advertisements again that a batch changed because of their owners: no version step tells their version.
-    fn reread_after_commit(&mut self, ids: Vec<AdvertisementId>, batch: u64) {
+    fn reread_other_adverts_after_commit(&mut self, ids: Vec<AdvertisementId>, batch: u64) {
         ids.iter().for_each(|id| self.local_changes.record_change(*id, batch));
         if !ids.is_empty() {
             self.replication.request_reread(ids);
@@ -127,14 +127,14 @@ impl ReplicatedWriter {
         step: VersionStep,
     ) {
         self.local_changes.record_change(id, batch);
-        if !advance_version(state, id, set_id, step) {
+        if !try_advance_record_version(state, id, set_id, step) {
             self.replication.request_reread([id]);
         }
     }
 }
 
 /// Advances the record's version after a commit. Returns `false` if memory did not have the version before it.
-fn advance_version(state: &AdvertState, id: AdvertisementId, set_id: SetId, step: VersionStep) -> bool {
+fn try_advance_record_version(state: &AdvertState, id: AdvertisementId, set_id: SetId, step: VersionStep) -> bool {
     let Some(set) = state.advert_sets.get(set_id) else { return true };
     let mut is_known = true;
     set.lock_for_write().update_unindexed_fields(id, |record| {

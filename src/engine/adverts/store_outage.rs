@@ -39,7 +39,7 @@ impl UnwrittenAdverts {
         let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
         match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
-                let answer = self.publish_in_memory(state, *publish, now);
+                let answer = self.replace_in_memory(state, *publish, now);
                 send_answer(reply, in_flight, answer.ok_or_else(unavailable));
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
@@ -67,7 +67,7 @@ impl UnwrittenAdverts {
     }
 
     /// Replaces a known advertisement in memory.
-    fn publish_in_memory(
+    fn replace_in_memory(
         &mut self,
         state: &AdvertState,
         publish: PublishAdvert,

@@ -102,5 +102,5 @@ fn beat_interval_ms(ruleset: &Ruleset, kind: AdvertisementKind) -> Option<u64> {
         AdvertisementKind::GameServer => ruleset.hosting.mode == HostingMode::GameServer,
         AdvertisementKind::Session => ruleset.queue.as_ref().is_some_and(|queue| queue.backfill),
     };
-    takes_matches.then(|| ruleset.hosting.confirm_heartbeat_interval_ms())
+    takes_matches.then(|| ruleset.hosting.heartbeat_interval_before_confirm_ms())
 }

@@ -130,7 +130,7 @@ impl AdvertBatch {
         if let Some(replicated_writer) = replicated_writer {
             return replicated_writer.commit_or_handle_without_store(state, commands, &writes).await;
         }
-        let result = state.common.store.commit(&writes).await;
+        let result = state.common.store.commit_adverts(&writes).await;
         state.common.record_commit(&result);
         match result {
             Ok(result) => state.apply_committed_batch(commands, &writes, result.outcomes),

@@ -29,7 +29,7 @@ impl BeaconEngine {
             common.beacons.all().iter().filter(|beacon| is_live(beacon, now)).cloned().collect();
         let place = caller.ip_address.and_then(|address| common.geo_locator.locate(address));
         let distance = |beacon: &StoredBeacon| {
-            place.zip(beacon.body.place()).map_or(0.0, |(place, beacon_place)| place.chord_miles(beacon_place))
+            place.zip(beacon.body.locality()).map_or(0.0, |(place, beacon_place)| place.chord_miles(beacon_place))
         };
         let mut by_distance: Vec<(f64, u32)> = live.iter().map(|beacon| (distance(beacon), beacon.id)).collect();
         by_distance.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::auth::token::{BeaconRoundTrip, FloorSource};
-use crate::domain::filter::SearchPredictor;
+use crate::auth::token::{BeaconRoundTrip, BeaconRoundTripSource};
+use crate::domain::filter::RoundTripPredictor;
 use crate::domain::latency::beacon_fleet::BeaconFleet;
 use crate::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_vector};
 use crate::domain::latency::published_vector::PublishedVector;
@@ -14,7 +14,7 @@ use crate::engine::beacon_directory::BeaconDirectory;
 
 /// Floors of a party to beacons: of each beacon the longest of its members'.
 #[derive(Debug, Default)]
-pub(crate) struct PartyFloors {
+pub(crate) struct PartyBeaconFloors {
     /// By beacon id.
     pub(crate) floors: Vec<MeasuredBeaconFloor>,
     /// Time of the oldest measurement.
@@ -23,11 +23,11 @@ pub(crate) struct PartyFloors {
     source: LatencyTrust,
 }
 
-impl PartyFloors {
+impl PartyBeaconFloors {
     pub(super) fn new(entries: &[BeaconRoundTrip], trust: LatencyTrust, now: UnixMs) -> Self {
         let mut party = Self { floors: Vec::new(), measured_at: now, source: LatencyTrust::Proven };
         for entry in entries {
-            let source = trust_of(entry.source);
+            let source = required_trust(entry.source);
             if source <= trust {
                 party.floors.push(MeasuredBeaconFloor { beacon_id: entry.beacon_id, floor_ms: entry.floor_ms });
                 party.measured_at = party.measured_at.min(UnixMs(now.0.saturating_sub(entry.age_ms)));
@@ -39,7 +39,7 @@ impl PartyFloors {
 
     /// Vector by which others may be matched with the party at `place`, as if it were at `center` of its cell. `None` if no floor
     /// is to a beacon of the fleet, or the fleet is too small to predict.
-    pub(crate) fn published(
+    pub(crate) fn to_published_vector(
         &self,
         beacons: &BeaconDirectory,
         place_and_center: Option<(Locality, Locality)>,
@@ -79,17 +79,17 @@ pub(crate) struct PartyPredictor {
 
 impl PartyPredictor {
     /// The predictor as filters and scores use it.
-    pub(crate) fn view(&self) -> SearchPredictor<'_> {
-        SearchPredictor { fleet: &self.fleet, own: &self.own, now: self.now }
+    pub(crate) fn as_search_predictor(&self) -> RoundTripPredictor<'_> {
+        RoundTripPredictor { fleet: &self.fleet, own: &self.own, now: self.now }
     }
 }
 
 /// Trust that a ruleset must have for round trips of a source.
-fn trust_of(source: FloorSource) -> LatencyTrust {
+fn required_trust(source: BeaconRoundTripSource) -> LatencyTrust {
     match source {
-        FloorSource::Proven => LatencyTrust::Proven,
-        FloorSource::Observed => LatencyTrust::Observed,
-        FloorSource::Claimed => LatencyTrust::Claimed,
+        BeaconRoundTripSource::Proven => LatencyTrust::Proven,
+        BeaconRoundTripSource::Observed => LatencyTrust::Observed,
+        BeaconRoundTripSource::Claimed => LatencyTrust::Claimed,
     }
 }
 
@@ -101,12 +101,12 @@ mod tests {
     fn party_floors_keep_trusted_sources_and_the_oldest_age() {
         let entry = |beacon_id, source, age_ms| BeaconRoundTrip::new(beacon_id, 30.0, source, age_ms);
         let entries = [
-            entry(1, FloorSource::Proven, 8_000),
-            entry(2, FloorSource::Observed, 4_000),
-            entry(3, FloorSource::Claimed, 40_000),
+            entry(1, BeaconRoundTripSource::Proven, 8_000),
+            entry(2, BeaconRoundTripSource::Observed, 4_000),
+            entry(3, BeaconRoundTripSource::Claimed, 40_000),
         ];
         let floors = |trust| {
-            let party = PartyFloors::new(&entries, trust, UnixMs(100_000));
+            let party = PartyBeaconFloors::new(&entries, trust, UnixMs(100_000));
             (party.floors.iter().map(|floor| floor.beacon_id).collect::<Vec<u32>>(), party.measured_at, party.source)
         };
         assert_eq!(floors(LatencyTrust::Proven), (vec![1], UnixMs(92_000), LatencyTrust::Proven));

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use crate::auth::fail_points::leaves_out;
+use crate::auth::fail_points::skips_check;
 use crate::auth::receipt_check::RECEIPT_LIFETIME_MS;
 use crate::auth::token::{BeaconRoundTrip, LatencyClaim};
 use crate::domain::id::UserKey;
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::locality::Locality;
-use crate::domain::queue::seat_vectors::{Seat, SeatVectors};
+use crate::domain::queue::seat_vectors::{SeatBeaconVectors, TicketSeat};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::probing::{LatencySource, LatencyTrust};
+use crate::domain::ruleset::probing::{LatencyEstimatePolicy, LatencyTrust};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::beacons::caller_prefix::receipt_counts_for_caller;
-use crate::engine::beacons::party_floors::PartyFloors;
+use crate::engine::beacons::party_floors::PartyBeaconFloors;
 use crate::engine::beacons::proven_regions::apply_beacon_round_trips;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
@@ -22,11 +22,11 @@ use crate::engine::latency_tokens::LatencyTokens;
 
 /// Floors of a party to beacons, as far as the ruleset trusts them, and the paths of ignored fields, within the session composition.
 #[derive(Debug, Default)]
-pub(crate) struct PartyLatency {
+pub(crate) struct AppliedLatencyTokens {
     /// Paths of ignored fields.
     pub(crate) ignored_fields: Vec<String>,
     /// Floors; none unless the ruleset predicts round trips.
-    pub(crate) floors: PartyFloors,
+    pub(crate) floors: PartyBeaconFloors,
 }
 
 /// Applies the latency tokens of a party to its round trips to regions, as the ruleset trusts them.
@@ -37,18 +37,19 @@ pub(crate) fn apply_latency_tokens(
     session: &mut Session,
     tokens: &LatencyTokens,
     now: UnixMs,
-) -> PartyLatency {
+) -> AppliedLatencyTokens {
     let trust = ruleset.probing.trust;
     if tokens.is_empty() && trust == LatencyTrust::Claimed {
-        return PartyLatency::default();
+        return AppliedLatencyTokens::default();
     }
     let users: Vec<UserKey> = session.players.iter().map(|player| player.user).collect();
     let party = party_round_trips(common, caller, &users, tokens, now);
     let mut ignored_fields = party.ignored;
     ignored_fields.extend(apply_beacon_round_trips(common, &mut session.region_latencies, &party.entries, trust, now));
-    let predicts = ruleset.probing.source == LatencySource::PredictedV1;
-    let floors = if predicts { PartyFloors::new(&party.entries, trust, now) } else { PartyFloors::default() };
-    PartyLatency { ignored_fields, floors }
+    let predicts = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
+    let floors =
+        if predicts { PartyBeaconFloors::new(&party.entries, trust, now) } else { PartyBeaconFloors::default() };
+    AppliedLatencyTokens { ignored_fields, floors }
 }
 
 /// Round trips of a party to beacons, and its ignored tokens.
@@ -70,7 +71,7 @@ fn party_round_trips(
     now: UnixMs,
 ) -> PartyRoundTrips {
     let mut party = PartyRoundTrips::default();
-    for (_, entries) in member_round_trips(common, caller, players, tokens, now, &mut party.ignored) {
+    for (_, entries) in round_trips_by_member(common, caller, players, tokens, now, &mut party.ignored) {
         party.add_member(&entries);
     }
     party
@@ -78,7 +79,7 @@ fn party_round_trips(
 
 /// Round trips that each token of a party proves or claims, with the index of its player; `None` for the caller's own. Adds the paths
 /// of ignored tokens to `ignored`.
-fn member_round_trips(
+fn round_trips_by_member(
     common: &Common,
     caller: &Caller,
     players: &[UserKey],
@@ -100,7 +101,7 @@ fn member_round_trips(
             Some(subject) => Some(subject) == user,
             None => caller.user.is_none(),
         };
-        match fresh_entries(common, token, now, is_members) {
+        match verified_fresh_entries(common, token, now, is_members) {
             Some(entries) => members.push((Some(index), entries)),
             None => ignored.push(format!("players[{index}].latency_token")),
         }
@@ -112,59 +113,62 @@ fn member_round_trips(
 /// caller's.
 fn own_round_trips(common: &Common, caller: &Caller, token: &[u8], now: UnixMs) -> Option<Vec<BeaconRoundTrip>> {
     let is_own = |claim: &LatencyClaim| {
-        let is_subject = claim.subject == caller.user || leaves_out("skip_token_subject");
+        let is_subject = claim.subject == caller.user || skips_check("skip_token_subject");
         let is_callers = receipt_counts_for_caller(common, claim.prefix, caller.ip_address);
-        is_subject && (is_callers || leaves_out("skip_token_prefix"))
+        is_subject && (is_callers || skips_check("skip_token_prefix"))
     };
-    fresh_entries(common, token, now, is_own)
+    verified_fresh_entries(common, token, now, is_own)
 }
 
 /// Published vectors of the players of a party that enters a queue, by the tokens that came with it. The caller's own token is of its
 /// player; of the first one, if the caller is none. None unless the ruleset predicts round trips.
-pub(crate) fn published_seat_vectors(
+pub(crate) fn published_player_vectors(
     common: &Common,
     caller: &Caller,
     ruleset: &Ruleset,
     (players, tokens): (&[UserKey], &LatencyTokens),
     place_and_center: Option<(Locality, Locality)>,
     now: UnixMs,
-) -> SeatVectors {
-    if tokens.is_empty() || ruleset.probing.source != LatencySource::PredictedV1 {
-        return SeatVectors::default();
+) -> SeatBeaconVectors {
+    if tokens.is_empty() || ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
+        return SeatBeaconVectors::default();
     }
     let caller_index = || players.iter().position(|user| Some(*user) == caller.user).unwrap_or(0);
     let mut by_player: BTreeMap<usize, PartyRoundTrips> = BTreeMap::new();
-    for (index, entries) in member_round_trips(common, caller, players, tokens, now, &mut Vec::new()) {
+    for (index, entries) in round_trips_by_member(common, caller, players, tokens, now, &mut Vec::new()) {
         by_player.entry(index.unwrap_or_else(caller_index)).or_default().add_member(&entries);
     }
-    SeatVectors::new(by_player.into_iter().filter_map(|(index, player)| {
-        let floors = PartyFloors::new(&player.entries, ruleset.probing.trust, now);
-        Some((Seat(u8::try_from(index).ok()?), floors.published(&common.beacons, place_and_center, now)?))
+    SeatBeaconVectors::new(by_player.into_iter().filter_map(|(index, player)| {
+        let floors = PartyBeaconFloors::new(&player.entries, ruleset.probing.trust, now);
+        Some((
+            TicketSeat(u8::try_from(index).ok()?),
+            floors.to_published_vector(&common.beacons, place_and_center, now)?,
+        ))
     }))
 }
 
 /// Published vector of a caller's own token, as if measured from the center of the grid cell of the caller's address. `None` if the token
 /// does not count, the caller has no place, or the ruleset predicts no round trips.
-pub(crate) fn published_own_vector(
+pub(crate) fn published_caller_vector(
     common: &Common,
     caller: &Caller,
     ruleset: &Ruleset,
     token: &[u8],
     now: UnixMs,
 ) -> Option<PublishedVector> {
-    if ruleset.probing.source != LatencySource::PredictedV1 {
+    if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
         return None;
     }
     let entries = own_round_trips(common, caller, token, now)?;
-    PartyFloors::new(&entries, ruleset.probing.trust, now).published(
+    PartyBeaconFloors::new(&entries, ruleset.probing.trust, now).to_published_vector(
         &common.beacons,
-        common.place_and_center_of(caller),
+        common.place_and_cell_center_of(caller),
         now,
     )
 }
 
 /// Entries of a token that are younger than ten minutes and whose beacon lives; `None` if the token does not count.
-fn fresh_entries(
+fn verified_fresh_entries(
     common: &Common,
     token: &[u8],
     now: UnixMs,

@@ -1,6 +1,6 @@
 //! Round trips to regions by what beacons have proven: a client can seem farther from a region than it is, never nearer.
 
-use crate::auth::token::{BeaconRoundTrip, FloorSource};
+use crate::auth::token::{BeaconRoundTrip, BeaconRoundTripSource};
 use crate::domain::limit::REGIONS_PER_SESSION_MAX;
 use crate::domain::ruleset::probing::LatencyTrust;
 use crate::domain::session::RegionLatency;
@@ -18,9 +18,9 @@ pub(super) fn apply_beacon_round_trips(
     trust: LatencyTrust,
     now: UnixMs,
 ) -> Vec<String> {
-    let accepted = |source: FloorSource| match trust {
-        LatencyTrust::Proven => source == FloorSource::Proven,
-        LatencyTrust::Observed => source != FloorSource::Claimed,
+    let accepted = |source: BeaconRoundTripSource| match trust {
+        LatencyTrust::Proven => source == BeaconRoundTripSource::Proven,
+        LatencyTrust::Observed => source != BeaconRoundTripSource::Claimed,
         LatencyTrust::Claimed => true,
     };
     let mut proven: Vec<(String, f32)> = Vec::new();

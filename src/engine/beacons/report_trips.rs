@@ -3,7 +3,7 @@
 use fireteam_probe::AddressPrefix;
 
 use crate::auth::receipt_check::{RECEIPT_LIFETIME_MS, ReceiptContext, ReceiptVerdict, check_receipt};
-use crate::auth::token::{BeaconRoundTrip, FloorSource, LATENCY_ENTRIES_MAX, LatencyClaim};
+use crate::auth::token::{BeaconRoundTrip, BeaconRoundTripSource, LATENCY_ENTRIES_MAX, LatencyClaim};
 use crate::engine::beacons::BeaconEngine;
 use crate::engine::beacons::caller_prefix::receipt_counts_for_caller;
 use crate::engine::beacons::command::{ReportTripsAnswer, ReportTripsCommand};
@@ -29,7 +29,11 @@ impl BeaconEngine {
             let (verdict, measured) = check_receipt(packet, &context);
             common.metrics.receipts.get_or_create(&label_of_verdict(verdict)).inc();
             verdicts.push(verdict);
-            let source = if verdict == ReceiptVerdict::Proven { FloorSource::Proven } else { FloorSource::Claimed };
+            let source = if verdict == ReceiptVerdict::Proven {
+                BeaconRoundTripSource::Proven
+            } else {
+                BeaconRoundTripSource::Claimed
+            };
             entries.extend(measured.map(|measured| {
                 BeaconRoundTrip::new(measured.beacon_id, f64::from(measured.round_trip_us) / 1_000.0, source, 0)
             }));
@@ -37,21 +41,20 @@ impl BeaconEngine {
         let live_claims =
             report.claims.iter().filter(|claim| common.beacons.live_beacon(claim.beacon_id, now).is_some());
         entries.extend(
-            live_claims.map(|claim| BeaconRoundTrip::new(claim.beacon_id, claim.floor_ms, FloorSource::Claimed, 0)),
+            live_claims
+                .map(|claim| BeaconRoundTrip::new(claim.beacon_id, claim.floor_ms, BeaconRoundTripSource::Claimed, 0)),
         );
         // The round trip of the call's own connection, which ends at this server.
         let own_beacon =
             common.beacons.settings.own_beacon_id.filter(|id| common.beacons.live_beacon(*id, now).is_some());
-        entries.extend(
-            own_beacon.zip(caller.tcp_floor_us).map(|(id, floor_us)| {
-                BeaconRoundTrip::new(id, f64::from(floor_us) / 1_000.0, FloorSource::Observed, 0)
-            }),
-        );
+        entries.extend(own_beacon.zip(caller.tcp_floor_us).map(|(id, floor_us)| {
+            BeaconRoundTrip::new(id, f64::from(floor_us) / 1_000.0, BeaconRoundTripSource::Observed, 0)
+        }));
         let entries = best_of_each_beacon(entries);
         let prefix = caller.ip_address.map_or(AddressPrefix::V4([0; 3]), AddressPrefix::of);
         let regions = entries.iter().filter_map(|entry| {
             let region = common.beacons.live_beacon(entry.beacon_id, now)?.body.region;
-            (!region.is_empty()).then_some((region, entry.floor_ms, entry.source == FloorSource::Claimed))
+            (!region.is_empty()).then_some((region, entry.floor_ms, entry.source == BeaconRoundTripSource::Claimed))
         });
         let mut regions: Vec<(String, f64, bool)> = regions.collect();
         regions.sort_by(|one, other| one.0.cmp(&other.0).then(one.2.cmp(&other.2)).then(one.1.total_cmp(&other.1)));

@@ -103,7 +103,7 @@ pub(crate) fn are_indexes_correct(
     rulesets.all(|ruleset| set.index_of_ruleset(ruleset.hash).is_some())
         && set.indexes().iter().all(|index| {
             // Values that depend on the standing of players follow it with a delay, and are not compared.
-            let expected = set.index_entry(record, index.ruleset());
+            let expected = set.build_index_entry(record, index.ruleset());
             let is_same = |actual: &IndexEntry| is_same_entry(actual, &expected, index.ruleset());
             index.get(id).is_some_and(is_same) && index.is_entry_consistent(id)
         })
@@ -126,7 +126,7 @@ mod tests {
     use crate::domain::id::{AdvertisementId, RulesetHash};
     use crate::domain::session::Session;
     use crate::engine::adverts::advert_set::build_index;
-    use crate::engine::party_values::PartyValues;
+    use crate::engine::party_values::PartyValueReader;
     use crate::rules::bundled;
     use crate::store::AdvertVersion;
 
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn consistency_check_detects_a_wrong_or_missing_index() {
         let ruleset = Arc::clone(&bundled::load_bundled().unwrap()[0].1);
-        let party_values = PartyValues::new(Arc::default(), Arc::new(SystemClock::start()));
+        let party_values = PartyValueReader::new(Arc::default(), Arc::new(SystemClock::start()));
         let (set_id, cached_rulesets) = (ruleset.set_id, [Arc::clone(&ruleset)]);
         let mut set = AdvertSet::new(Arc::default(), party_values.clone());
         set.upsert(test_record());

@@ -61,7 +61,7 @@ impl<'a> AdvertisedSessionParties<'a> {
                     add_problem("is a duplicate; name each reservation once");
                     continue;
                 }
-                let Some(players) = self.party(*id) else {
+                let Some(players) = self.players_of_reservation(*id) else {
                     add_problem(
                         "is not a settled reservation of this session; confirm it first, with confirmed_reservation_ids",
                     );
@@ -89,7 +89,7 @@ impl<'a> AdvertisedSessionParties<'a> {
 
     /// Players of a reservation who have not left the session. Empty if the party has left; `None` if the reservation is
     /// unknown, or its party has not come yet.
-    fn party(&self, id: ReservationId) -> Option<Vec<Player>> {
+    fn players_of_reservation(&self, id: ReservationId) -> Option<Vec<Player>> {
         let reservation = self.reservations.iter().find(|reservation| reservation.id == id)?;
         if reservation.state == ReservationState::Held {
             return None;

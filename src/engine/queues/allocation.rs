@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute::{AttributeValue, SourceField, ValueOrigin};
 use crate::domain::attribute_values::AttributeValues;
-use crate::domain::filter::{AvoidedAdverts, Searcher};
+use crate::domain::filter::{AdvertsOfAvoidedPlayers, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::latency::LatencyEndpoint;
 use crate::domain::latency::round_trip_estimate::EstimateEnd;
@@ -15,7 +15,7 @@ use crate::domain::player_standing;
 use crate::domain::probe_result::ProbeResults;
 use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCandidate, rank_servers};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
-use crate::domain::queue::ticket_vector::TicketVector;
+use crate::domain::queue::ticket_vector::TicketBeaconVector;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::RegionUse;
 use crate::domain::ruleset::teams::MatchesOfferedToAllocators;
@@ -23,7 +23,7 @@ use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::writer_command::ReserveSeats;
 use crate::engine::error::EngineError;
-use crate::engine::queues::queue_predictions::QueuePredictions;
+use crate::engine::queues::queue_predictions::RoundTripPredictor;
 use crate::engine::queues::shared_state::SharedState;
 
 /// Maximum servers tried per allocation. Each may have been taken since the search.
@@ -96,10 +96,10 @@ impl<'a> HostFinder<'a> {
         let servers =
             self.state.adverts.find_game_servers(self.ruleset, players.searcher(), players.session.silo, self.now);
         let confirm_ms = u64::from(self.ruleset.hosting.confirm_ms);
-        let predictions = QueuePredictions::of_ruleset(&self.state.common, self.ruleset, self.now);
+        let predictions = RoundTripPredictor::of_ruleset(&self.state.common, self.ruleset, self.now);
         let predictions = predictions.as_ref();
-        let server_vectors: Vec<Option<TicketVector>> =
-            servers.iter().map(|server| predictions?.complete_session(&server.advertisement.session)).collect();
+        let server_vectors: Vec<Option<TicketBeaconVector>> =
+            servers.iter().map(|server| predictions?.complete_session_vector(&server.advertisement.session)).collect();
         let candidates: Vec<ServerCandidate<'_>> = servers
             .iter()
             .zip(&server_vectors)
@@ -107,17 +107,17 @@ impl<'a> HostFinder<'a> {
                 id: server.advertisement.id,
                 session: &server.advertisement.session,
                 open_seats: server.open_seats,
-                prediction: vector.as_ref().map(TicketVector::prediction_end),
+                prediction: vector.as_ref().map(TicketBeaconVector::prediction_input),
                 score: server.score,
                 is_silent: server.last_beat_at.is_some_and(|at| confirm_ms < self.now.ms_since(at)),
             })
             .collect();
-        let vectors: Vec<Option<TicketVector>> = self
+        let vectors: Vec<Option<TicketBeaconVector>> = self
             .tickets
             .iter()
             .map(|ticket| {
                 let cache = self.state.cache.read();
-                predictions?.complete(ticket, &cache.ticket(ticket.id)?.seat_vectors)
+                predictions?.complete_ticket_vector(ticket, &cache.ticket(ticket.id)?.seat_vectors)
             })
             .collect();
         let parties: Vec<EstimateEnd<'_>> = self
@@ -129,7 +129,7 @@ impl<'a> HostFinder<'a> {
                     locality: ticket.session.locality,
                     region_latencies: &ticket.session.region_latencies,
                 },
-                prediction: vector.as_ref().map(TicketVector::prediction_end),
+                prediction: vector.as_ref().map(TicketBeaconVector::prediction_input),
             })
             .collect();
         let to_place = MatchToPlace {
@@ -149,10 +149,10 @@ impl<'a> HostFinder<'a> {
         let (common, match_, players) = (&self.state.common, self.match_, &self.players);
         let id = common.token_signer.derive_reservation_id(None, advertisement_id, &match_.id.to_string());
         let entered_at = match_.tickets.iter().map(|match_ticket| match_ticket.entered_at);
-        let (party_values, scale) = (&common.party_values, common.party_values.rating_digest_key(self.ruleset));
+        let (party_values, scale) = (&common.party_values, common.party_values.rating_key_if_digest(self.ruleset));
         let guest = |ticket: &Arc<Ticket>| {
             let ticket = party_values.ticket_on_scale(scale, self.ruleset, Arc::clone(ticket));
-            let attribute_values = party_values.ticket_values(self.ruleset, &ticket);
+            let attribute_values = party_values.ticket_attribute_values(self.ruleset, &ticket);
             (ticket, attribute_values)
         };
         let joins_session = kind == AdvertisementKind::Session;
@@ -226,7 +226,7 @@ impl MatchSession {
         let session = Session {
             silo: match_.silo,
             party_sizes: vec![u8::try_from(player_count).unwrap_or(u8::MAX)],
-            players: trusted_players(ruleset, tickets, &users),
+            players: players_with_trusted_attributes(ruleset, tickets, &users),
             locality: Locality::midpoint(tickets.iter().filter_map(|ticket| ticket.session.locality)),
             region_latencies: mean_round_trips(tickets, match_.region.as_deref()),
             attributes: first_attributes.iter().filter(is_shared_by_all).cloned().collect(),
@@ -250,7 +250,7 @@ impl MatchSession {
             users: &[],
             caller: None,
             excluded_ids: &[],
-            avoided: AvoidedAdverts::default(),
+            avoided: AdvertsOfAvoidedPlayers::default(),
             probes: ProbeResults::default(),
             predictor: None,
             waited_ms: u64::MAX,
@@ -260,7 +260,7 @@ impl MatchSession {
 
 /// Players of the tickets who are among `users` (sorted), with the attributes that the ruleset trusts their callers with. None
 /// if the ruleset has no attributes of players.
-fn trusted_players(ruleset: &Ruleset, tickets: &[Arc<Ticket>], users: &[UserKey]) -> Vec<Player> {
+fn players_with_trusted_attributes(ruleset: &Ruleset, tickets: &[Arc<Ticket>], users: &[UserKey]) -> Vec<Player> {
     if !ruleset.attributes.iter().any(|attribute| matches!(attribute.source, SourceField::Players(_))) {
         return Vec::new();
     }

@@ -21,7 +21,7 @@ pub(crate) async fn run_backfill_wakeups(shared: Arc<SharedState>, shutdown: Can
         let keys = changed.into_iter().map(|(set_id, silo)| QueueKey { set_id, silo });
         let waiting: Vec<QueueKey> = {
             let mut cache = shared.cache.write();
-            keys.filter(|key| cache.mark_queue_changed_if_waiting(*key)).collect()
+            keys.filter(|key| cache.mark_queue_changed_if_tickets_wait(*key)).collect()
         };
         if !waiting.is_empty() {
             shared.notify_queues_changed(waiting);

@@ -53,7 +53,7 @@ pub struct EnterQueueAnswer {
 
 /// Tickets and cooldowns of a player.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OwnTickets {
+pub struct OwnTicketsAndCooldowns {
     /// Tickets that have not ended.
     pub tickets: Vec<OwnTicket>,
     /// Sets whose queues the player may not enter now, and for how long, milliseconds.

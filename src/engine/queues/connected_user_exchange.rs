@@ -22,19 +22,19 @@ const INTERVAL_MIN: Duration = Duration::from_secs(2);
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// Time since the last report from which the list may be gone from the store: it is removed a minute after it.
-const LIST_LOST_AFTER: Duration = Duration::from_secs(30);
+const OWN_LIST_LOST_AFTER: Duration = Duration::from_secs(30);
 
 /// Users that a server lists; with more of them, each counts once per server.
 const LISTED_USERS_MAX: usize = 200_000;
 
 /// Task of the report in progress, so that no lease waits for it.
 #[derive(Debug, Default)]
-pub(super) struct ConnectedUserTask {
+pub(super) struct ConnectedUserReportTask {
     exchange: ConnectedUserExchange,
     task: Option<JoinHandle<ConnectedUserExchange>>,
 }
 
-impl ConnectedUserTask {
+impl ConnectedUserReportTask {
     /// Starts a report if one is due and none is in progress. `own_queues`: those whose passes this server runs.
     pub(super) async fn start_if_due(&mut self, shared: &Arc<SharedState>, own_queues: impl FnOnce() -> Vec<QueueKey>) {
         if let Some(task) = self.task.take_if(|task| task.is_finished()) {
@@ -45,7 +45,7 @@ impl ConnectedUserTask {
             let (mut exchange, shared, own_queues) =
                 (std::mem::take(&mut self.exchange), Arc::clone(shared), own_queues());
             self.task = Some(tokio::spawn(async move {
-                exchange.run(&shared, own_queues).await;
+                exchange.run_once(&shared, own_queues).await;
                 exchange
             }));
         }
@@ -75,7 +75,7 @@ struct ConnectedUserExchange {
 
 impl ConnectedUserExchange {
     /// Reports this server's users, and takes over the totals of all servers.
-    async fn run(&mut self, shared: &SharedState, own_queues: Vec<QueueKey>) {
+    async fn run_once(&mut self, shared: &SharedState, own_queues: Vec<QueueKey>) {
         let started = Instant::now();
         let report = self.next_report(shared, own_queues);
         match shared.common.store.exchange_connected_users(&report).await {
@@ -93,7 +93,7 @@ impl ConnectedUserExchange {
     }
 
     fn next_report(&mut self, shared: &SharedState, own_queues: Vec<QueueKey>) -> ConnectedUsersReport {
-        let sets = sets_with_gates(shared);
+        let sets = sets_gated_by_connected_users(shared);
         let mut report = ConnectedUsersReport::default();
         let now = shared.common.clock.now();
         let mut connected_users = shared.connected_users.lock();
@@ -110,7 +110,7 @@ impl ConnectedUserExchange {
             self.unsent.clear();
             return report;
         }
-        let is_lost = self.listed_at.is_none_or(|listed_at| LIST_LOST_AFTER <= listed_at.elapsed());
+        let is_lost = self.listed_at.is_none_or(|listed_at| OWN_LIST_LOST_AFTER <= listed_at.elapsed());
         let changes = connected_users.take_changes(&sets).filter(|_| !is_lost);
         report.replaces_list = changes.is_none();
         let all: Vec<_> = match changes {
@@ -136,7 +136,7 @@ impl ConnectedUserExchange {
 }
 
 /// Sets whose gate requires a share of the connected users. No other set needs the counts.
-fn sets_with_gates(shared: &SharedState) -> BTreeSet<SetId> {
+fn sets_gated_by_connected_users(shared: &SharedState) -> BTreeSet<SetId> {
     let catalog = shared.common.rulesets.snapshot();
     let counts_connected = |set_id: &SetId| {
         let queue = catalog.active.get(set_id).and_then(|active| active.ruleset.queue.as_ref());

@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::domain::id::SetId;
 use crate::domain::limit::RATINGS_PER_TRANSACTION_MAX;
 use crate::domain::time::UnixMs;
-use crate::engine::queues::connected_user_exchange::ConnectedUserTask;
+use crate::engine::queues::connected_user_exchange::ConnectedUserReportTask;
 use crate::engine::queues::outage_sync::{report_stop, sync_outages};
 use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
@@ -34,7 +34,7 @@ const LEASE_DURATION_MS: u32 = 60_000;
 const ALL_LEASES_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Interval of rounds of cleaning up, and at which a server that shares no store looks after outages.
-const ROUND_INTERVAL: Duration = Duration::from_secs(2);
+const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Interval at which servers that share a store report that they live, and read the reports of the others. Deadlines that pass
 /// wait for two of them at most.
@@ -47,7 +47,7 @@ const ROUNDS_PER_PURGE: u32 = 5;
 const ROUNDS_PER_RATING_PURGE: u32 = 300;
 
 /// Maximum transactions of one removal of old ratings.
-const RATING_PURGES_MAX: usize = 100;
+const RATING_PURGE_TRANSACTIONS_MAX: usize = 100;
 
 /// Running task of one queue.
 struct QueueTask {
@@ -71,7 +71,7 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
     };
     let mut renewed_at: Option<Instant> = None;
     let (mut cleaned_at, mut synced_at): (Option<Instant>, Option<Instant>) = (None, None);
-    let mut connected_users = ConnectedUserTask::default();
+    let mut connected_users = ConnectedUserReportTask::default();
     let mut rounds = 0_u32;
     loop {
         if renewed_at.is_none_or(|at| at + LEASE_RENEW_INTERVAL <= Instant::now()) {
@@ -81,12 +81,12 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
             leases.acquire_new().await;
         }
         connected_users.start_if_due(&leases.shared, || leases.running.keys().copied().collect()).await;
-        if cleaned_at.is_none_or(|at| at + ROUND_INTERVAL <= Instant::now()) {
+        if cleaned_at.is_none_or(|at| at + CLEAN_UP_INTERVAL <= Instant::now()) {
             cleaned_at = Some(Instant::now());
             rounds = rounds.wrapping_add(1);
             clean_up(&leases.shared, rounds).await;
         }
-        let sync_interval = if leases.shared.has_replicas { OUTAGE_SYNC_INTERVAL } else { ROUND_INTERVAL };
+        let sync_interval = if leases.shared.has_replicas { OUTAGE_SYNC_INTERVAL } else { CLEAN_UP_INTERVAL };
         if synced_at.is_none_or(|at| at + sync_interval <= Instant::now()) {
             synced_at = Some(Instant::now());
             sync_outages(&leases.shared).await;
@@ -123,9 +123,9 @@ impl Leases {
     /// Leases are in force while this server says that it lives, in one row. All of them are requested when another server
     /// has come or gone, and now and then. Otherwise only new queues are requested, so that idle queues cost nothing.
     async fn renew(&mut self) {
-        self.remove_ended();
+        self.remove_ended_tasks();
         let new_queues = self.shared.queue_wakeups.lock().take_new_queues();
-        if self.must_list_all_after_renewal().await {
+        if self.renew_lease_holder().await {
             self.acquire_all(nonempty_queues(&self.shared)).await;
         } else {
             // Also without new queues: a store that serves one server checks whether this server may still write.
@@ -136,7 +136,7 @@ impl Leases {
     }
 
     /// Renews this server's row as a holder of leases. Returns whether the leases of all queues must be requested.
-    async fn must_list_all_after_renewal(&mut self) -> bool {
+    async fn renew_lease_holder(&mut self) -> bool {
         let holders = match self.shared.common.store.renew_lease_holder(LEASE_HOLDER_DURATION_MS).await {
             Ok(holders) => holders,
             Err(error) => {
@@ -154,7 +154,7 @@ impl Leases {
 
     /// Reads the lowest store format of the live servers.
     async fn read_lowest_format(&mut self) {
-        match self.shared.common.store.lowest_lease_format().await {
+        match self.shared.common.store.lowest_store_format().await {
             Ok(lowest) => {
                 self.has_earlier_servers = lowest < LEASE_HOLDERS_MIN_VERSION;
                 self.shared.set_host_confirmation_enabled(CONFIRMING_MATCHES_MIN_VERSION <= lowest);
@@ -233,7 +233,7 @@ impl Leases {
     }
 
     /// Forgets the tasks that have ended. A queue that still has tickets is listed as new.
-    fn remove_ended(&mut self) {
+    fn remove_ended_tasks(&mut self) {
         let ended_runners = self.shared.queue_wakeups.lock().take_ended_runners();
         for (key, runner_id) in ended_runners {
             if self.running.get(&key).is_some_and(|queue_task| queue_task.runner_id == runner_id) {
@@ -279,7 +279,7 @@ async fn clean_up(shared: &Arc<SharedState>, round: u32) {
         if let Err(error) = shared.common.store.purge_queues(now).await {
             tracing::warn!(%error, "purge of ended tickets and matches failed");
         }
-        clean_up_in_background(shared, round.is_multiple_of(ROUNDS_PER_RATING_PURGE));
+        spawn_erasure_and_rating_clean_up(shared, round.is_multiple_of(ROUNDS_PER_RATING_PURGE));
     }
     let unknown_rows: u64 = shared.common.store.unknown_row_counts().iter().map(|(_, count)| count).sum();
     shared.common.metrics.store_unknown_rows.set(i64::try_from(unknown_rows).unwrap_or(i64::MAX));
@@ -291,7 +291,7 @@ async fn clean_up(shared: &Arc<SharedState>, round: u32) {
 
 /// Cleans up after erasures and, if asked for, removes old ratings; not while a user is erased. A vacuum of a large database
 /// takes longer than a lease.
-fn clean_up_in_background(shared: &Arc<SharedState>, with_ratings: bool) {
+fn spawn_erasure_and_rating_clean_up(shared: &Arc<SharedState>, with_ratings: bool) {
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let Ok(_one_at_a_time) = shared.user_data_scan.try_lock() else { return };
@@ -309,7 +309,7 @@ pub(crate) async fn purge_ratings(shared: &SharedState) {
     let now = shared.common.clock.now();
     let Some(retention_ms) = shared.common.settings.rating_retention_ms else { return };
     let last_match_before = UnixMs(now.0.saturating_sub(retention_ms));
-    for _ in 0..RATING_PURGES_MAX {
+    for _ in 0..RATING_PURGE_TRANSACTIONS_MAX {
         let ratings = shared.ratings.lock().last_rated_before(last_match_before, RATINGS_PER_TRANSACTION_MAX);
         if ratings.is_empty() {
             return;

@@ -30,19 +30,19 @@ use crate::telemetry::label::OfferEvent;
 const ROUND_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Interval between reads of the rows of open offers: an allocator at another server may have refused.
-const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+const OPEN_OFFERS_READ_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Maximum rows of open offers read at a time.
-const REFRESHED_OFFERS_MAX: usize = 1_000;
+const OPEN_OFFERS_READ_MAX: usize = 1_000;
 
 /// Maximum offers made per round.
 const OFFERS_PER_ROUND_MAX: usize = 256;
 
 /// Pause after all allocators have had a match, milliseconds.
-const ROUND_PAUSE_MS: u64 = 1_000;
+const ALL_ALLOCATORS_TRIED_PAUSE_MS: u64 = 1_000;
 
 /// Time in which advertised game servers are tried before a match is offered as a fallback, milliseconds: two attempts.
-const FALLBACK_AFTER_MS: u64 = 500;
+const FALLBACK_OFFER_AFTER_MS: u64 = 500;
 
 /// Offers matches until stopped.
 pub(crate) async fn offer_matches_to_allocators(shared: Arc<SharedState>, shutdown: CancellationToken) {
@@ -67,7 +67,7 @@ pub(crate) async fn offer_matches_to_allocators(shared: Arc<SharedState>, shutdo
 /// State of the task. After a restart it is read from the store again.
 struct OfferTask {
     shared: Arc<SharedState>,
-    known: HashMap<MatchId, KnownOffers, BuildIdHasher>,
+    known: HashMap<MatchId, MatchOfferState, BuildIdHasher>,
     /// When the rows of open offers were last read.
     refreshed_at: Option<Instant>,
     /// The last round could not write.
@@ -76,7 +76,7 @@ struct OfferTask {
 
 /// Offers of one match, as this server knows them.
 #[derive(Debug, Default)]
-struct KnownOffers {
+struct MatchOfferState {
     /// Number of the last offer; 0 before the first.
     number: u32,
     /// Round of the last offer.
@@ -87,7 +87,7 @@ struct KnownOffers {
     tried: BTreeSet<AllocatorConnectionId>,
 }
 
-impl KnownOffers {
+impl MatchOfferState {
     fn update(&mut self, row: &StoredOffer) {
         if row.round != self.round {
             self.tried.clear();
@@ -107,14 +107,14 @@ impl OfferTask {
     async fn run_round(&mut self) {
         let now = self.shared.common.clock.now();
         let unanswered = self.shared.allocators.lock().expire_offers(now);
-        self.count(OfferEvent::Unanswered, unanswered);
+        self.count_offer_events(OfferEvent::Unanswered, unanswered);
         let matches = self.matches_to_offer(now);
         let known_ids: BTreeSet<MatchId> = matches.iter().map(|(match_, _)| match_.id).collect();
         self.known.retain(|id, _| known_ids.contains(id));
         self.shared.common.metrics.matches_to_allocate.set(i64::try_from(matches.len()).unwrap_or(i64::MAX));
-        if self.refreshed_at.is_none_or(|at| at + REFRESH_INTERVAL <= Instant::now()) {
+        if self.refreshed_at.is_none_or(|at| at + OPEN_OFFERS_READ_INTERVAL <= Instant::now()) {
             self.refreshed_at = Some(Instant::now());
-            self.refresh_open_offers(now).await;
+            self.read_open_offers(now).await;
         }
         let mut planned = Vec::new();
         for (match_, ruleset) in &matches {
@@ -149,7 +149,7 @@ impl OfferTask {
                 MatchesOfferedToAllocators::Fallback => {
                     let deadline = placing_deadline(&match_)?;
                     let left_ms = deadline.ms_since(now);
-                    left_ms + FALLBACK_AFTER_MS <= u64::from(ruleset.hosting.allocation_timeout_ms)
+                    left_ms + FALLBACK_OFFER_AFTER_MS <= u64::from(ruleset.hosting.allocation_timeout_ms)
                 }
             };
             is_offered.then_some((match_, ruleset))
@@ -174,7 +174,7 @@ impl OfferTask {
             let allocators = self.shared.allocators.lock();
             if allocators.has_untried(match_.set_id, region, &known.tried) {
                 (allocators.choose(match_.set_id, region, &known.tried)?, known.round.max(1))
-            } else if known.answer_by.plus_ms(ROUND_PAUSE_MS) <= now {
+            } else if known.answer_by.plus_ms(ALL_ALLOCATORS_TRIED_PAUSE_MS) <= now {
                 (allocators.choose(match_.set_id, region, &BTreeSet::new())?, known.round.saturating_add(1))
             } else {
                 return None;
@@ -217,10 +217,10 @@ impl OfferTask {
     }
 
     /// Reads the rows of offers that are open as far as this server knows.
-    async fn refresh_open_offers(&mut self, now: UnixMs) {
+    async fn read_open_offers(&mut self, now: UnixMs) {
         let open = self.known.iter().filter(|(_, known)| now < known.answer_by);
         let reads: Vec<OfferWrite> =
-            open.take(REFRESHED_OFFERS_MAX).map(|(id, _)| OfferWrite::Read { match_id: *id }).collect();
+            open.take(OPEN_OFFERS_READ_MAX).map(|(id, _)| OfferWrite::Read { match_id: *id }).collect();
         if reads.is_empty() {
             return;
         }
@@ -250,18 +250,18 @@ impl OfferTask {
             if let Some(row) = &row {
                 known.update(row);
             }
-            if row != Some(claim) && !ignores_offer_rows() {
+            if row != Some(claim) && !fail_point_ignores_offer_rows() {
                 self.shared.allocators.lock().close_offer(claim.match_id, claim.number);
                 continue;
             }
             known.tried.insert(allocator);
             if self.shared.allocators.lock().send(allocator, offer) {
-                self.count(OfferEvent::Sent, 1);
+                self.count_offer_events(OfferEvent::Sent, 1);
             }
         }
     }
 
-    fn count(&self, event: OfferEvent, number: u64) {
+    fn count_offer_events(&self, event: OfferEvent, number: u64) {
         self.shared.common.metrics.allocation_offers.get_or_create(&event).inc_by(number);
     }
 }
@@ -275,7 +275,7 @@ fn placing_deadline(match_: &Match) -> Option<UnixMs> {
 }
 
 /// Whether the fail point is on that makes an offer also if another server has made one.
-fn ignores_offer_rows() -> bool {
+fn fail_point_ignores_offer_rows() -> bool {
     fail::fail_point!("ignore_offer_rows", |_| true);
     false
 }

@@ -14,8 +14,8 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::{QualitySpec, QueueSpec};
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_handle::AdvertisedSession;
-use crate::engine::party_values::PartyValues;
+use crate::engine::adverts::advert_handle::BackfillSession;
+use crate::engine::party_values::PartyValueReader;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::rules::catalog::MatchRulesetLookup;
@@ -41,7 +41,7 @@ struct ListedPlayer {
 }
 
 /// Guests of a session who are still joining, and the roles of players in running matches.
-struct KnownPlayers {
+struct GuestsAndPlayedRoles {
     guests: JoiningGuests,
     /// Role of each listed player in the match that the player plays.
     played_roles: BTreeMap<UserKey, u16>,
@@ -59,22 +59,22 @@ pub(crate) fn open_sessions(
     if advertised.is_empty() {
         return Vec::new();
     }
-    let known: Vec<KnownPlayers> = {
+    let known: Vec<GuestsAndPlayedRoles> = {
         let cache = shared.cache.read();
         let roles = PlayedRoles { shared, key, ruleset };
-        let known_players = |session: &AdvertisedSession| {
+        let known_players = |session: &BackfillSession| {
             let guests = joining_guests(&cache, &roles, session);
-            KnownPlayers { guests, played_roles: roles.of_listed(&cache, session) }
+            GuestsAndPlayedRoles { guests, played_roles: roles.of_listed(&cache, session) }
         };
         advertised.iter().map(known_players).collect()
     };
     let party_values = &shared.common.party_values;
-    let to_open_session = |(session, known): (AdvertisedSession, KnownPlayers)| {
-        let KnownPlayers { guests, played_roles } = known;
+    let to_open_session = |(session, known): (BackfillSession, GuestsAndPlayedRoles)| {
+        let GuestsAndPlayedRoles { guests, played_roles } = known;
         let mut parties = listed_parties(party_values, ruleset, &session.advertisement.session, &played_roles);
-        parties.extend(guests.parties.into_iter().map(|party| with_current_ratings(party_values, ruleset, party)));
+        parties.extend(guests.parties.into_iter().map(|party| with_missing_ratings_read(party_values, ruleset, party)));
         OpenSession {
-            parties: seated_parties(shared, ruleset, queue, parties),
+            parties: to_seated_parties(shared, ruleset, queue, parties),
             blocked_users: session.blocked_users,
             advertisement: session.advertisement,
             attribute_values: session.attribute_values,
@@ -95,7 +95,7 @@ struct PlayedRoles<'a> {
 
 impl PlayedRoles<'_> {
     /// Role of each player whom the host of a session lists, in the match that the player plays. Empty if the ruleset has no roles.
-    fn of_listed(&self, cache: &TicketMatchCache, session: &AdvertisedSession) -> BTreeMap<UserKey, u16> {
+    fn of_listed(&self, cache: &TicketMatchCache, session: &BackfillSession) -> BTreeMap<UserKey, u16> {
         if self.ruleset.teams.as_ref().is_none_or(|teams| teams.roles.is_empty()) {
             return BTreeMap::new();
         }
@@ -105,13 +105,13 @@ impl PlayedRoles<'_> {
             let is_played = matches!(played.stage, MatchStage::Playing { .. });
             let mut players = played.tickets.iter().flat_map(|ticket| &ticket.players);
             let player = players.find(|player| player.user == user).filter(|_| is_of_queue && is_played)?;
-            Some((user, self.current(played, player.role?)?))
+            Some((user, self.role_in_current_ruleset(played, player.role?)?))
         };
         session.advertisement.session.players.iter().filter_map(|player| role_of(player.user)).collect()
     }
 
     /// Role of a match as a role of the current ruleset; `None` if it has been removed.
-    fn current(&self, found: &Match, role: u16) -> Option<u16> {
+    fn role_in_current_ruleset(&self, found: &Match, role: u16) -> Option<u16> {
         let current = &self.ruleset.teams.as_ref()?.roles;
         if found.ruleset_hash == self.ruleset.hash {
             return (usize::from(role) < current.len()).then_some(role);
@@ -135,7 +135,7 @@ struct JoiningGuests {
     promised: Vec<ChosenValue>,
 }
 
-fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoles<'_>, session: &AdvertisedSession) -> JoiningGuests {
+fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoles<'_>, session: &BackfillSession) -> JoiningGuests {
     let listed = session.advertisement.session.sorted_users();
     let matches = cache
         .queue_index(roles.key)
@@ -156,7 +156,7 @@ fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoles<'_>, session: &A
         let parties = parties_of_match(cache, roles, backfill, &listed);
         if !parties.is_empty() {
             let values = &session.attribute_values;
-            let chosen = backfill.chosen.iter().filter(|chosen| has_entry(roles.ruleset, values, chosen));
+            let chosen = backfill.chosen.iter().filter(|chosen| lists_chosen_value(roles.ruleset, values, chosen));
             let is_new = |chosen: &ChosenValue| guests.promised.iter().all(|it| it.attribute != chosen.attribute);
             let new: Vec<ChosenValue> = chosen.filter(|chosen| is_new(chosen)).cloned().collect();
             guests.promised.extend(new);
@@ -179,7 +179,7 @@ fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoles<'_>, session: &A
 }
 
 /// Whether the session still lists an entry. A host that has taken it from its list does not play it.
-fn has_entry(ruleset: &Ruleset, values: &AttributeValues, chosen: &ChosenValue) -> bool {
+fn lists_chosen_value(ruleset: &Ruleset, values: &AttributeValues, chosen: &ChosenValue) -> bool {
     let value = ruleset.attribute_index(&chosen.attribute).and_then(|index| values.get(index));
     matches!(value, Some(AttributeValue::StringList(list)) if list.binary_search(&chosen.value).is_ok())
 }
@@ -191,7 +191,7 @@ fn parties_of_match(
     backfill: &Match,
     listed: &[UserKey],
 ) -> Vec<Party> {
-    let played_role = |player: &MatchPlayer| roles.current(backfill, player.role?);
+    let played_role = |player: &MatchPlayer| roles.role_in_current_ruleset(backfill, player.role?);
     let party = |ticket: &MatchTicket| {
         let stored = cache.ticket(ticket.ticket_id).map(|stored| &stored.ticket);
         let rating = |user: UserKey| {
@@ -219,7 +219,7 @@ fn parties_of_match(
 /// Parties that the host lists; a party in several teams counts as one in each. A player plays one of the roles that the host
 /// states, or the role of the player's match.
 fn listed_parties(
-    party_values: &PartyValues,
+    party_values: &PartyValueReader,
     ruleset: &Ruleset,
     session: &Session,
     played_roles: &BTreeMap<UserKey, u16>,
@@ -261,7 +261,7 @@ fn listed_parties(
 }
 
 /// Reads the ratings that the party has not brought along.
-fn with_current_ratings(party_values: &PartyValues, ruleset: &Ruleset, mut party: Party) -> Party {
+fn with_missing_ratings_read(party_values: &PartyValueReader, ruleset: &Ruleset, mut party: Party) -> Party {
     if party.ratings.iter().any(Option::is_none)
         && let Some(current) = party_values.ratings_of_users(ruleset, &party.users)
     {
@@ -270,7 +270,7 @@ fn with_current_ratings(party_values: &PartyValues, ruleset: &Ruleset, mut party
     party
 }
 
-fn seated_parties(
+fn to_seated_parties(
     shared: &SharedState,
     ruleset: &Ruleset,
     queue: &QueueSpec,

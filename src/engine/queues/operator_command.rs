@@ -9,7 +9,7 @@ use crate::domain::lifecycle::{Match, MatchEndReason};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::time::UnixMs;
-use crate::engine::open_silos::SiloAndOpeningLimits;
+use crate::engine::open_silos::SiloOverview;
 use crate::engine::queues::command::TicketStatus;
 use crate::engine::user_advert::ExportedAdvert;
 
@@ -126,7 +126,7 @@ pub struct PlayerOverview {
     /// Penalties after failed ready checks, by set. A cooldown may have passed.
     pub penalties: Vec<(SetId, Penalty)>,
     /// Silo of the query. The counted account is the caller that entered the user's first ticket.
-    pub silo: SiloAndOpeningLimits,
+    pub silo: SiloOverview,
     /// Sets, in id order.
     pub sets: Vec<SetEntryOverview>,
     /// Time at which it was read.

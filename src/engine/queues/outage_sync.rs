@@ -12,13 +12,13 @@ use crate::store::outages::{LivenessReport, ServerSignOfLife, StoredOutages};
 const OUTAGE_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1_000;
 
 /// Longest duration of a deadline that was set before a match, milliseconds.
-const TICKET_TTL_MARGIN_MS: u64 = 60 * 60 * 1_000;
+const PRE_MATCH_DEADLINE_MAX_MS: u64 = 60 * 60 * 1_000;
 
 /// Records the time since the last sign of life of any server as an outage, unless another server is alive, and reports that
 /// this server is alive. Called before deadlines are processed.
 pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreError> {
     let now = shared.common.clock.now();
-    let mut report = report_of(now);
+    let mut report = liveness_report_at(now);
     report.alive_at = None;
     let stored = report_at_startup(shared, &report).await?;
     let is_live = |mark: &ServerSignOfLife| !mark.is_stopped && now.ms_since(mark.alive_at) <= SERVER_SILENT_AFTER_MS;
@@ -34,7 +34,7 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
         alive_at: Some(now),
         ended: saved.clone(),
         replaces_servers: !is_other_live,
-        ..report_of(now)
+        ..liveness_report_at(now)
     };
     let stored = report_at_startup(shared, &report).await?;
     apply_outages(shared, stored, &saved, now);
@@ -63,7 +63,7 @@ async fn report_life(shared: &SharedState, stops: bool) {
         return;
     }
     let now = shared.common.clock.now();
-    let report = LivenessReport { ended: saved.clone(), stops, ..report_of(now) };
+    let report = LivenessReport { ended: saved.clone(), stops, ..liveness_report_at(now) };
     let result = shared.common.store.report_outages(&report).await;
     shared.common.outages.record_commit_result(&result, shared.common.clock.now());
     match result {
@@ -72,7 +72,7 @@ async fn report_life(shared: &SharedState, stops: bool) {
     }
 }
 
-fn report_of(now: UnixMs) -> LivenessReport {
+fn liveness_report_at(now: UnixMs) -> LivenessReport {
     LivenessReport {
         alive_at: Some(now),
         ended: Vec::new(),
@@ -85,7 +85,7 @@ fn report_of(now: UnixMs) -> LivenessReport {
 /// Applies what the store has, and wakes all queues if that changes deadlines.
 fn apply_outages(shared: &SharedState, stored: StoredOutages, saved: &[Outage], now: UnixMs) {
     let oldest = shared.cache.read().oldest_deadline_start().unwrap_or(now);
-    let oldest = UnixMs(oldest.ms_since(UnixMs(TICKET_TTL_MARGIN_MS)));
+    let oldest = UnixMs(oldest.ms_since(UnixMs(PRE_MATCH_DEADLINE_MAX_MS)));
     if shared.common.outages.apply_stored(stored, saved, oldest, now) {
         shared.queue_wakeups.lock().wake_sets(|_| true);
     }

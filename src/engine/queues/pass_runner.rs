@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::queue::pass::{PassOutcome, run_pass, run_pass_of_newcomers};
+use crate::domain::queue::pass::{PassOutcome, run_incremental_pass, run_pass};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::QueueSnapshot;
 use crate::store::queues::QueueKey;
@@ -62,7 +62,7 @@ pub(crate) async fn run_caught_pass(
             let snapshot = Arc::new(snapshot);
             let run = {
                 let (supervisor, snapshot) = (supervisor.clone(), Arc::clone(&snapshot));
-                move || supervisor.catch_blocking(TaskLabel::Pass, || run_pass_or_fail(&snapshot))
+                move || supervisor.catch_blocking(TaskLabel::Pass, || run_full_or_newcomers_pass(&snapshot))
             };
             let result = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
                 run()
@@ -83,7 +83,7 @@ pub(crate) async fn run_caught_pass(
             let (set_id, silo) = (key.set_id, key.silo);
             tracing::error!(%set_id, %silo, reason, retry_in_ms, "pass failed, the queue's passes wait");
             if let Some(snapshot) = snapshot.filter(|_| is_first) {
-                keep_input(shared, key, snapshot, reason).await;
+                save_failed_pass_input(shared, key, snapshot, reason).await;
             }
             None
         }
@@ -91,7 +91,7 @@ pub(crate) async fn run_caught_pass(
 }
 
 /// Keeps the input of the first of several failed passes. Each further one would be nearly the same.
-async fn keep_input(shared: &SharedState, key: QueueKey, snapshot: Arc<QueueSnapshot>, reason: String) {
+async fn save_failed_pass_input(shared: &SharedState, key: QueueKey, snapshot: Arc<QueueSnapshot>, reason: String) {
     let folder = shared.common.pass_failures.clone();
     if !folder.is_enabled() {
         tracing::warn!("input of the failed pass discarded; set --pass-failure-dir to keep it");
@@ -112,12 +112,12 @@ async fn keep_input(shared: &SharedState, key: QueueKey, snapshot: Arc<QueueSnap
     }
 }
 
-fn run_pass_or_fail(snapshot: &QueueSnapshot) -> Option<PassOutcome> {
+fn run_full_or_newcomers_pass(snapshot: &QueueSnapshot) -> Option<PassOutcome> {
     snapshot.with_pass_input(|input| {
         #[cfg(feature = "failpoints")]
         crate::engine::fail_points::fail_in_pass(input.ruleset.set_id);
-        match snapshot.evaluated_before_newcomers() {
-            Some(evaluated) => run_pass_of_newcomers(input, evaluated),
+        match snapshot.queue_before_newcomers() {
+            Some(evaluated) => run_incremental_pass(input, evaluated),
             None => run_pass(input),
         }
     })

@@ -39,12 +39,12 @@ pub(crate) fn plan_transition(
     now: UnixMs,
 ) -> Option<PlannedTransition> {
     let mut next_match = transition.next_match?;
-    shared.note_leaver_tickets_as_heard(&mut next_match, now);
+    shared.record_tickets_heard_before_leaving(&mut next_match, now);
     let next_match = Arc::new(next_match);
     let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
     let requeued_until =
         ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| expiry_after_heartbeat(queue, now));
-    let until = |ticket_id| expiry_of_silent_host(shared, &next_match, ticket_id).unwrap_or(requeued_until);
+    let until = |ticket_id| ticket_expiry_of_unconfirmed_host(shared, &next_match, ticket_id).unwrap_or(requeued_until);
     let write = QueueWrite::TransitionMatch {
         ticket_fates: transition
             .ticket_fates
@@ -53,7 +53,7 @@ pub(crate) fn plan_transition(
             .collect(),
         other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
         penalized_users: penalized_users(&next_match, transition.penalized_users),
-        leaver_rating: leaver_rating(shared, ruleset, &next_match, now),
+        leaver_rating: rating_spec_for_leaver(shared, ruleset, &next_match, now),
         penalty_schedule: ruleset.map_or_else(ReadyCheckCooldowns::default, penalty_schedule),
         purge_at: now.plus_ms(shared.common.settings.ended_ticket_retention_ms),
         updated_match: Arc::clone(&next_match),
@@ -64,21 +64,21 @@ pub(crate) fn plan_transition(
 
 /// Users that a transition penalizes.
 fn penalized_users(next_match: &Match, users: Vec<UserKey>) -> Vec<UserKey> {
-    if penalizes_all_players() && matches!(next_match.stage, MatchStage::Ended { .. }) {
+    if fail_point_penalizes_all_players() && matches!(next_match.stage, MatchStage::Ended { .. }) {
         return next_match.tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user).collect();
     }
     users
 }
 
 /// Whether the fail point is on that penalizes all players of a match that ends.
-fn penalizes_all_players() -> bool {
+fn fail_point_penalizes_all_players() -> bool {
     fail::fail_point!("penalize_all_players", |_| true);
     false
 }
 
 /// Expiry of a ticket whose player was to host the match and did not confirm. It is not extended: otherwise a silent party
 /// would be matched again and again. `None` for other tickets.
-fn expiry_of_silent_host(shared: &SharedState, next_match: &Match, ticket_id: TicketId) -> Option<UnixMs> {
+fn ticket_expiry_of_unconfirmed_host(shared: &SharedState, next_match: &Match, ticket_id: TicketId) -> Option<UnixMs> {
     let cache = shared.cache.read();
     let before = cache.match_by_id(next_match.id)?;
     let is_unconfirmed = matches!(before.stage, MatchStage::Confirming { .. })
@@ -121,7 +121,7 @@ impl TicketFacts for CachedTicketFacts<'_> {
         self.cache.ticket(id).is_some_and(|stored| self.cache.expiry_of(stored, self.outages) <= self.enforced_until)
     }
 
-    fn has_acknowledged(&self, id: TicketId, user: UserKey) -> bool {
+    fn has_acknowledged_ready_check(&self, id: TicketId, user: UserKey) -> bool {
         let Some(stored) = self.cache.ticket(id) else { return false };
         let index = stored.ticket.session.players.iter().position(|player| player.user == user);
         let bit = index.and_then(|index| 1_u64.checked_shl(u32::try_from(index).ok()?));
@@ -132,7 +132,7 @@ impl TicketFacts for CachedTicketFacts<'_> {
         self.outages
     }
 
-    fn enforced_until(&self, now: UnixMs) -> UnixMs {
+    fn deadlines_enforced_until(&self, now: UnixMs) -> UnixMs {
         self.enforced_until.min(now)
     }
 }
@@ -147,7 +147,7 @@ pub(crate) fn other_waiting_tickets(shared: &SharedState, next_match: &Match) ->
 }
 
 /// Ratings in which a leaver's abandoned match counts; `None` if no player leaves at `now`.
-fn leaver_rating(
+fn rating_spec_for_leaver(
     shared: &SharedState,
     ruleset: Option<&Ruleset>,
     next_match: &Match,

@@ -3,51 +3,55 @@
 use std::sync::Arc;
 
 use crate::domain::latency::beacon_fleet::BeaconFleet;
-use crate::domain::queue::seat_vectors::{Seat, SeatVectors};
+use crate::domain::queue::seat_vectors::{SeatBeaconVectors, TicketSeat};
 use crate::domain::queue::ticket::Ticket;
-use crate::domain::queue::ticket_vector::TicketVector;
+use crate::domain::queue::ticket_vector::TicketBeaconVector;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::probing::{LatencySource, LatencyTrust};
+use crate::domain::ruleset::probing::{LatencyEstimatePolicy, LatencyTrust};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::common::Common;
 
 /// Fleet at a time, and the floors that a ruleset trusts.
 #[derive(Clone, Debug)]
-pub(crate) struct QueuePredictions {
+pub(crate) struct RoundTripPredictor {
     fleet: Arc<BeaconFleet>,
     trust: LatencyTrust,
     now: UnixMs,
 }
 
-impl QueuePredictions {
+impl RoundTripPredictor {
     /// Predictions of a ruleset at `now`; `None` if it predicts no round trips, or there are too few beacons.
     pub(crate) fn of_ruleset(common: &Common, ruleset: &Ruleset, now: UnixMs) -> Option<Self> {
-        if ruleset.probing.source != LatencySource::PredictedV1 {
+        if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
             return None;
         }
         Some(Self { fleet: common.beacons.fleet(now)?, trust: ruleset.probing.trust, now })
     }
 
     /// Fleet.
-    pub(crate) fn fleet(&self) -> &Arc<BeaconFleet> {
+    pub(crate) fn beacon_fleet(&self) -> &Arc<BeaconFleet> {
         &self.fleet
     }
 
     /// Vector of a ticket; `None` if too few of its players' floors count, or it has no place.
-    pub(crate) fn complete(&self, ticket: &Ticket, seat_vectors: &SeatVectors) -> Option<TicketVector> {
-        TicketVector::new(&self.fleet, seat_vectors, ticket.session.locality, self.trust, self.now)
+    pub(crate) fn complete_ticket_vector(
+        &self,
+        ticket: &Ticket,
+        seat_vectors: &SeatBeaconVectors,
+    ) -> Option<TicketBeaconVector> {
+        TicketBeaconVector::new(&self.fleet, seat_vectors, ticket.session.locality, self.trust, self.now)
     }
 
     /// Vector of a published session, as of a ticket with this vector alone.
-    pub(crate) fn complete_session(&self, session: &Session) -> Option<TicketVector> {
-        let vector = session.published_vector()?.clone();
-        let alone = SeatVectors::new([(Seat(0), vector)]);
-        TicketVector::new(&self.fleet, &alone, session.locality, self.trust, self.now)
+    pub(crate) fn complete_session_vector(&self, session: &Session) -> Option<TicketBeaconVector> {
+        let vector = session.published_beacon_vector()?.clone();
+        let alone = SeatBeaconVectors::new([(TicketSeat(0), vector)]);
+        TicketBeaconVector::new(&self.fleet, &alone, session.locality, self.trust, self.now)
     }
 
-    /// Whether a completed vector is the one that [`QueuePredictions::complete`] gives.
-    pub(crate) fn is_current(&self, known: Option<&TicketVector>, seat_vectors: &SeatVectors) -> bool {
+    /// Whether a completed vector is the one that [`RoundTripPredictor::complete_ticket_vector`] gives.
+    pub(crate) fn is_current(&self, known: Option<&TicketBeaconVector>, seat_vectors: &SeatBeaconVectors) -> bool {
         match known {
             None => seat_vectors.vectors().is_empty(),
             Some(known) => {

@@ -28,7 +28,7 @@ use crate::engine::queues::allocation::{HostFinder, is_placed_only_by_allocators
 use crate::engine::queues::match_round_trips::MatchRoundTrips;
 use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
-use crate::engine::queues::queue_predictions::QueuePredictions;
+use crate::engine::queues::queue_predictions::RoundTripPredictor;
 use crate::engine::queues::queue_wakeups::RunnerHandle;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_counts};
@@ -123,11 +123,11 @@ impl QueueRunner {
             if self.shared.cache.read().queue_index(self.queue_key)?.waiting_ticket_count() > 0 {
                 self.shared.common.ruleset_sync_requests.notify_one();
             }
-            return self.next_round_without_queue();
+            return self.next_round_without_queue_spec();
         };
         let Some(queue) = &ruleset.queue else {
             self.cancel_waiting_tickets(now).await;
-            return self.next_round_without_queue();
+            return self.next_round_without_queue_spec();
         };
         let pass_interval = Duration::from_millis(u64::from(queue.pass_interval_ms));
         let next_pass_at = self.last_pass_at.map_or_else(Instant::now, |time| time + pass_interval);
@@ -171,7 +171,7 @@ impl QueueRunner {
     }
 
     /// Time of the next round of a set that has no queue now: its matches continue.
-    fn next_round_without_queue(&self) -> Option<Instant> {
+    fn next_round_without_queue_spec(&self) -> Option<Instant> {
         let cache = self.shared.cache.read();
         let index = cache.queue_index(self.queue_key)?;
         if !index.placing_matches().is_empty() {
@@ -219,7 +219,7 @@ impl QueueRunner {
     /// fail: that time does not count, and the first commit that succeeds must not be the end of a ticket. And not before all
     /// other servers are known to have lived at the deadline, or to be silent.
     async fn process_deadlines(&self) {
-        if self.shared.common.outages.is_open() {
+        if self.shared.common.outages.has_open_outage() {
             return;
         }
         let now = self.shared.common.clock.now();
@@ -228,7 +228,7 @@ impl QueueRunner {
         let (expired, mut due_matches, matches_with_ended_report_window) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
-            let until = self.shared.common.outages.enforced_until(now);
+            let until = self.shared.common.outages.deadlines_enforced_until(now);
             let matches_with_ended_report_window = index.matches_with_ended_report_window(until, DUE_PER_ROUND_MAX);
             (
                 index.expired_tickets(until, DUE_PER_ROUND_MAX),
@@ -237,7 +237,7 @@ impl QueueRunner {
             )
         };
         let ends = expired.into_iter().map(|id| self.end_ticket(id, TicketEndReason::Expired, now));
-        if ignores_host_losses() {
+        if fail_point_ignores_host_losses() {
             let cache = self.shared.cache.read();
             let is_playing = |match_: &Arc<Match>| matches!(match_.stage, MatchStage::Playing { .. });
             due_matches.retain(|id| !cache.match_by_id(*id).is_some_and(is_playing));
@@ -333,7 +333,8 @@ impl QueueRunner {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
-        let fleet = QueuePredictions::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.fleet()));
+        let fleet =
+            RoundTripPredictor::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.beacon_fleet()));
         let has_fleet_changed = fleet.as_ref().map(Arc::as_ptr) != self.fleet_at_last_pass.as_ref().map(Arc::as_ptr);
         let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
         self.last_pass_at = Some(Instant::now());
@@ -416,7 +417,7 @@ impl QueueRunner {
             create_match(
                 &self.shared.lifecycle_rules(ruleset),
                 new_match,
-                &CachedTicketFacts::new(&cache, &outages, self.shared.common.outages.enforced_until(now))
+                &CachedTicketFacts::new(&cache, &outages, self.shared.common.outages.deadlines_enforced_until(now))
                     .with_round_trips(MatchRoundTrips::of_ruleset(&self.shared.common, ruleset, now)),
                 now,
             )
@@ -436,7 +437,7 @@ impl QueueRunner {
 }
 
 /// Whether the fail point is on that applies no deadline to matches in play, so that they wait for their hosts for ever.
-fn ignores_host_losses() -> bool {
+fn fail_point_ignores_host_losses() -> bool {
     fail::fail_point!("ignore_host_loss", |_| true);
     false
 }

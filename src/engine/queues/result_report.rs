@@ -13,7 +13,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::ratings::command::{ReportResultCommand, ReportedRanks};
-use crate::engine::ratings::key_if_digest;
+use crate::engine::ratings::rating_key_if_digest;
 
 /// Error text for an unknown player key.
 const UNKNOWN_PLAYER_KEY: &str = "is not a player of this match; use a player_key from its status";
@@ -40,14 +40,14 @@ pub(crate) fn check_report(
     };
     let users_by_key: BTreeMap<UserKey, (u16, UserKey)> = match_players()
         .flat_map(|(team, user)| {
-            shared.common.current_and_legacy_player_keys(match_.id, user).map(|key| (key, (team, user)))
+            shared.common.current_and_legacy_match_player_keys(match_.id, user).map(|key| (key, (team, user)))
         })
         .collect();
     let mut teams: BTreeMap<u16, Vec<UserKey>> = BTreeMap::new();
     match_players().for_each(|(team, user)| teams.entry(team).or_default().push(user));
     let sides = match &command.ranks {
-        ReportedRanks::ByTeam(ranks) => sides_by_team(&teams, ranks)?,
-        ReportedRanks::ByPlayer(ranks) => sides_by_player(&teams, &users_by_key, ranks)?,
+        ReportedRanks::ByTeam(ranks) => sides_from_team_ranks(&teams, ranks)?,
+        ReportedRanks::ByPlayer(ranks) => sides_from_player_ranks(&teams, &users_by_key, ranks)?,
     };
     let mut disconnected = Vec::with_capacity(command.disconnected_players.len());
     for (index, key) in command.disconnected_players.iter().enumerate() {
@@ -118,7 +118,8 @@ fn forecast_at_match_start(
         match_.tickets.iter().map(ticket).collect()
     };
     // A ticket that waited during a change of the scale has entry ratings on another one.
-    let is_on_scale = |ticket: &&Arc<Ticket>| ticket.rating_digest_key == rating.copied().and_then(key_if_digest);
+    let is_on_scale =
+        |ticket: &&Arc<Ticket>| ticket.rating_digest_key == rating.copied().and_then(rating_key_if_digest);
     let entry_ratings: BTreeMap<UserKey, PlayerRating> = tickets
         .iter()
         .flatten()
@@ -131,9 +132,11 @@ fn forecast_at_match_start(
         let ratings = shared.ratings.lock();
         let skill = |user: &UserKey| {
             let current = match match_.erased_skill(*user, rating.key) {
-                Some(skill) => {
-                    rating.spec.skill_at_with_activity(skill, started_at, ratings.match_activity(rating.key))
-                }
+                Some(skill) => rating.spec.skill_at_with_activity(
+                    skill,
+                    started_at,
+                    ratings.match_activity_of_all_users(rating.key),
+                ),
                 None => ratings.skill_at(rating, *user, started_at),
             };
             Skill { estimate: entry_ratings.get(user).copied().unwrap_or(current.estimate), ..current }
@@ -164,7 +167,10 @@ fn forecast_at_match_start(
 }
 
 /// Sides by team. Each team must be ranked once.
-fn sides_by_team(teams: &BTreeMap<u16, Vec<UserKey>>, ranks: &[(u16, u32)]) -> Result<Vec<SideRank>, EngineError> {
+fn sides_from_team_ranks(
+    teams: &BTreeMap<u16, Vec<UserKey>>,
+    ranks: &[(u16, u32)],
+) -> Result<Vec<SideRank>, EngineError> {
     let mut ranked = BTreeMap::new();
     for (index, (team, rank)) in ranks.iter().enumerate() {
         if !teams.contains_key(team) {
@@ -191,7 +197,7 @@ fn sides_by_team(teams: &BTreeMap<u16, Vec<UserKey>>, ranks: &[(u16, u32)]) -> R
 }
 
 /// Sides by player. Each player must be ranked once. With several teams, a side is a team; otherwise a player.
-fn sides_by_player(
+fn sides_from_player_ranks(
     teams: &BTreeMap<u16, Vec<UserKey>>,
     users_by_key: &BTreeMap<UserKey, (u16, UserKey)>,
     ranks: &[(UserKey, u32)],
@@ -224,5 +230,5 @@ fn sides_by_player(
         }
         team_ranks.push((*team, first));
     }
-    sides_by_team(teams, &team_ranks)
+    sides_from_team_ranks(teams, &team_ranks)
 }

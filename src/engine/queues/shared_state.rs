@@ -109,7 +109,7 @@ impl SharedState {
     /// Settings of the lifecycle for the matches of `ruleset`.
     pub(crate) fn lifecycle_rules(&self, ruleset: &Ruleset) -> LifecycleRules {
         let rules = LifecycleRules::from_ruleset(ruleset);
-        let hosts_confirm = self.hosts_confirm.load(Ordering::Acquire) && !skips_confirmation();
+        let hosts_confirm = self.hosts_confirm.load(Ordering::Acquire) && !fail_point_skips_confirmation();
         LifecycleRules { hosts_confirm: rules.hosts_confirm && hosts_confirm, ..rules }
     }
 
@@ -130,7 +130,7 @@ impl SharedState {
     }
 
     /// Whether each server that runs queues reads matches of sessions. Servers of version 0.2.0 would never end them.
-    pub(crate) fn all_servers_know_session_matches(&self) -> bool {
+    pub(crate) fn all_servers_support_start_match(&self) -> bool {
         self.hosts_confirm.load(Ordering::Acquire)
     }
 
@@ -194,7 +194,7 @@ impl SharedState {
 
     /// A match as it is now, if another server has changed it since `known`. Reads the store, so it is only asked before a
     /// call is refused because of the state of the match, which another server may have told the caller, and for operators.
-    pub(crate) async fn load_newer_match(&self, known: &Match) -> Result<Option<Arc<Match>>, EngineError> {
+    pub(crate) async fn wait_for_newer_match(&self, known: &Match) -> Result<Option<Arc<Match>>, EngineError> {
         if !self.has_replicas {
             return Ok(None);
         }
@@ -211,11 +211,11 @@ impl SharedState {
 
     /// Writes a change; returns when it is durable. Dropping the future does not cancel the write.
     pub(crate) async fn submit_write(&self, write: QueueWrite) -> Result<QueueOutcome, EngineError> {
-        self.submit_write_with_silo_use(write, None).await
+        self.submit_write_keeping_silo_open(write, None).await
     }
 
     /// Writes a change like `submit_write`, and keeps a silo open until the change is in memory.
-    pub(crate) async fn submit_write_with_silo_use(
+    pub(crate) async fn submit_write_keeping_silo_open(
         &self,
         write: QueueWrite,
         silo_use: Option<SiloUse>,
@@ -298,7 +298,7 @@ impl std::fmt::Debug for SharedState {
 }
 
 /// Whether the fail point is on that starts play without the confirmation of the host.
-fn skips_confirmation() -> bool {
+fn fail_point_skips_confirmation() -> bool {
     fail::fail_point!("skip_confirmation", |_| true);
     false
 }

@@ -13,14 +13,14 @@ use crate::domain::queue::outcome::PassReport;
 use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::queue_without_matches::QueueWithoutMatches;
-use crate::domain::queue::seat_vectors::SeatVectors;
+use crate::domain::queue::seat_vectors::SeatBeaconVectors;
 use crate::domain::queue::ticket::Ticket;
-use crate::domain::queue::ticket_vector::TicketVector;
+use crate::domain::queue::ticket_vector::TicketBeaconVector;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::{AvoidTarget, FrustratedPlayerSpec, Gate, QualitySpec, QueueSpec};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::open_sessions;
-use crate::engine::queues::queue_predictions::QueuePredictions;
+use crate::engine::queues::queue_predictions::RoundTripPredictor;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
@@ -47,9 +47,9 @@ impl QueueSnapshot {
         ticket_cache: &mut PreparedTicketCache,
         now: UnixMs,
     ) -> Self {
-        let (tickets, seat_vectors): (Vec<Arc<Ticket>>, Vec<SeatVectors>) =
+        let (tickets, seat_vectors): (Vec<Arc<Ticket>>, Vec<SeatBeaconVectors>) =
             matchable_tickets(shared, key, now).into_iter().unzip();
-        let predictions = QueuePredictions::of_ruleset(&shared.common, ruleset, now);
+        let predictions = RoundTripPredictor::of_ruleset(&shared.common, ruleset, now);
         let open_sessions =
             if queue.backfill { open_sessions::open_sessions(shared, key, ruleset, queue, now) } else { Vec::new() };
         Self {
@@ -72,7 +72,7 @@ impl QueueSnapshot {
     }
 
     /// The queue at the last pass, if only newcomers have changed it since.
-    pub(crate) fn evaluated_before_newcomers(&self) -> Option<&QueueWithoutMatches> {
+    pub(crate) fn queue_before_newcomers(&self) -> Option<&QueueWithoutMatches> {
         self.evaluated.as_deref()
     }
 
@@ -131,10 +131,10 @@ impl PreparedTicketCache {
         ruleset: &Ruleset,
         queue: &QueueSpec,
         tickets: Vec<Arc<Ticket>>,
-        (seat_vectors, predictions): (&[SeatVectors], Option<&QueuePredictions>),
+        (seat_vectors, predictions): (&[SeatBeaconVectors], Option<&RoundTripPredictor>),
     ) -> Vec<Arc<PreparedTicket>> {
         let party_values = &shared.common.party_values;
-        let scale = party_values.rating_digest_key(ruleset);
+        let scale = party_values.rating_key_if_digest(ruleset);
         let tickets: Vec<Arc<Ticket>> =
             tickets.into_iter().map(|ticket| party_values.ticket_on_scale(scale, ruleset, ticket)).collect();
         let uses_leaderboard = matches!(queue.quality, QualitySpec::LeaderboardGauss { .. });
@@ -181,7 +181,7 @@ impl PreparedTicketCache {
                     ticket = Arc::new(Arc::unwrap_or_clone(ticket).with_blocked_users(blocked));
                 }
             }
-            if let Some(vector) = vector_if_changed(predictions, &ticket, seat_vectors) {
+            if let Some(vector) = beacon_vector_if_changed(predictions, &ticket, seat_vectors) {
                 ticket = Arc::new(PreparedTicket { vector, ..Arc::unwrap_or_clone(ticket) });
             }
             if before.is_some_and(|before| !Arc::ptr_eq(&before, &ticket)) {
@@ -199,15 +199,16 @@ impl PreparedTicketCache {
 
 /// Completed vector of a ticket, or none, if it is not the one that the ticket has: its players' vectors have changed or ended, or the
 /// fleet has.
-fn vector_if_changed(
-    predictions: Option<&QueuePredictions>,
+fn beacon_vector_if_changed(
+    predictions: Option<&RoundTripPredictor>,
     ticket: &PreparedTicket,
-    seat_vectors: &SeatVectors,
-) -> Option<Option<Arc<TicketVector>>> {
+    seat_vectors: &SeatBeaconVectors,
+) -> Option<Option<Arc<TicketBeaconVector>>> {
     if predictions.is_some_and(|predictions| predictions.is_current(ticket.vector.as_deref(), seat_vectors)) {
         return None;
     }
-    let completed = predictions.and_then(|predictions| predictions.complete(&ticket.ticket, seat_vectors));
+    let completed =
+        predictions.and_then(|predictions| predictions.complete_ticket_vector(&ticket.ticket, seat_vectors));
     (completed.is_some() || ticket.vector.is_some()).then(|| completed.map(Arc::new))
 }
 
@@ -222,7 +223,7 @@ pub(crate) fn gate_counts(shared: &SharedState, key: QueueKey, gate: &Gate, now:
 }
 
 /// Tickets that may be matched: none of their players is in a match.
-fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<(Arc<Ticket>, SeatVectors)> {
+fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<(Arc<Ticket>, SeatBeaconVectors)> {
     let cache = shared.cache.read();
     let Some(index) = cache.queue_index(key) else { return Vec::new() };
     let tickets = index.waiting_tickets().filter_map(|(_, id)| {

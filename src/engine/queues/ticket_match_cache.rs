@@ -148,14 +148,14 @@ impl TicketMatchCache {
             self.unindex_ticket(&previous);
         }
         self.index_ticket(id);
-        self.update_deadline_of_match(id);
+        self.update_match_deadline_of_ticket(id);
         self.notify_watchers(id);
         self.remove_queue_if_empty(key);
         Some(key)
     }
 
     /// Updates the deadline of the match that a ticket is in, after its expiry has changed.
-    fn update_deadline_of_match(&mut self, id: TicketId) {
+    fn update_match_deadline_of_ticket(&mut self, id: TicketId) {
         let Some(TicketState::InMatch(match_id)) = self.tickets.get(&id).map(|stored| stored.state) else { return };
         let Some(match_) = self.matches.get(&match_id).cloned().filter(|match_| match_.stage.is_before_play()) else {
             return;
@@ -228,7 +228,7 @@ impl TicketMatchCache {
             }
             // Their tickets in other queues are paused or resumed.
             for other in self.live_tickets_by_user.get(&user).cloned().unwrap_or_default() {
-                changed_queues.extend(self.mark_ticket_changed(other));
+                changed_queues.extend(self.mark_queue_changed_and_notify_watchers(other));
             }
         }
         for match_ticket in &match_.tickets {
@@ -252,11 +252,11 @@ impl TicketMatchCache {
     /// Removes a match that is no longer in the store. Returns its queue.
     pub(crate) fn remove_match(&mut self, id: MatchId) -> Option<QueueKey> {
         self.past_matches.remove_match(id);
-        self.drop_match(id)
+        self.remove_match_keeping_past_match(id)
     }
 
     /// Removes a match from this cache, and not from the past matches. Returns its queue.
-    fn drop_match(&mut self, id: MatchId) -> Option<QueueKey> {
+    fn remove_match_keeping_past_match(&mut self, id: MatchId) -> Option<QueueKey> {
         self.ended_since.remove(&id);
         self.awaited_reports.forget(id);
         let previous = self.matches.remove(&id)?;
@@ -298,7 +298,7 @@ impl TicketMatchCache {
             }
         }
         for id in ids {
-            self.drop_match(id);
+            self.remove_match_keeping_past_match(id);
         }
         self.past_matches.remove_matches_due_for_purge(before);
     }
@@ -404,7 +404,7 @@ impl TicketMatchCache {
     }
 
     /// Marks a queue as changed if tickets wait in it. Returns whether they do.
-    pub(crate) fn mark_queue_changed_if_waiting(&mut self, key: QueueKey) -> bool {
+    pub(crate) fn mark_queue_changed_if_tickets_wait(&mut self, key: QueueKey) -> bool {
         let Some(index) = self.queues.get_mut(&key).filter(|index| !index.waiting_tickets.is_empty()) else {
             return false;
         };
@@ -414,7 +414,7 @@ impl TicketMatchCache {
     }
 
     /// Marks a ticket's queue as changed and notifies its watchers, after a change outside the ticket. Returns the queue.
-    fn mark_ticket_changed(&mut self, id: TicketId) -> Option<QueueKey> {
+    fn mark_queue_changed_and_notify_watchers(&mut self, id: TicketId) -> Option<QueueKey> {
         self.notify_watchers(id);
         let key = self.tickets.get(&id).map(|stored| queue_key_of(&stored.ticket))?;
         let index = self.queues.get_mut(&key)?;
@@ -430,7 +430,7 @@ impl TicketMatchCache {
     /// Index of a queue. A new queue is a use of its silo, which `opener` opens if it is the first.
     fn queue_or_new(&mut self, key: QueueKey, opener: Option<UserKey>) -> &mut QueueTicketsAndMatches {
         self.queues.entry(key).or_insert_with(|| {
-            self.open_silos.add_use(key.silo, opener);
+            self.open_silos.add_unlimited_use(key.silo, opener);
             QueueTicketsAndMatches::default()
         })
     }

@@ -98,7 +98,9 @@ impl TicketWatch {
     async fn confirm_peer_host(&self, status: &TicketStatus) {
         let Some(view) = &status.match_view else { return };
         if matches!(view.found_match.stage, MatchStage::Confirming { .. }) {
-            self.shared.keep_peer_host_alive(view.found_match.id, status.id, self.shared.common.clock.now()).await;
+            self.shared
+                .keep_peer_hosted_match_alive(view.found_match.id, status.id, self.shared.common.clock.now())
+                .await;
         }
     }
 

@@ -148,7 +148,7 @@ impl QueueWriter {
                     send_reply(pending.reply, Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS }));
                 }
                 (CommitWaiter::MatchEvent(pending, event_outcome, effects), _) => {
-                    self.log_cancelled_without_ruleset(&event_outcome.match_after);
+                    self.log_match_cancelled_without_ruleset(&event_outcome.match_after);
                     self.state.release_unneeded_seats(&event_outcome.match_after, &effects);
                     send_reply(pending.reply, Ok(event_outcome));
                 }
@@ -159,7 +159,7 @@ impl QueueWriter {
     }
 
     /// Logs the end of a match that was cancelled because its ruleset is unavailable.
-    fn log_cancelled_without_ruleset(&self, ended: &Match) {
+    fn log_match_cancelled_without_ruleset(&self, ended: &Match) {
         if ended.stage.end_reason() != Some(MatchEndReason::Cancelled) {
             return;
         }
@@ -219,10 +219,10 @@ impl QueueBatch {
         // Without its ruleset a match cannot continue: any event cancels it.
         let (rules, event) = match &ruleset {
             Some(ruleset) => (shared.lifecycle_rules_for_event(ruleset, &pending.event), pending.event.clone()),
-            None => (LifecycleRules::without_ruleset(), MatchEvent::Cancelled),
+            None => (LifecycleRules::for_ending_without_ruleset(), MatchEvent::Cancelled),
         };
         let outages = shared.common.outages.outages_extending_deadlines();
-        let enforced_until = shared.common.outages.enforced_until(now);
+        let enforced_until = shared.common.outages.deadlines_enforced_until(now);
         let transition = {
             let cache = shared.cache.read();
             let round_trips =

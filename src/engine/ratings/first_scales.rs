@@ -46,7 +46,7 @@ pub(crate) async fn prepare_active_rulesets(common: &Common) -> Result<(), Store
     let rulesets: Vec<(PathBuf, Arc<Ruleset>)> =
         active.into_values().map(|active| (active.file, active.ruleset)).collect();
     record_first_scales(&*common.store, &common.ratings, rulesets.iter().map(|(_, ruleset)| ruleset)).await?;
-    let in_use = with_rating_defaults(&common.ratings.lock(), &rulesets);
+    let in_use = with_rating_defaults_of_sets(&common.ratings.lock(), &rulesets);
     common.rulesets.update_state(|state| {
         state.active =
             in_use.into_iter().map(|(file, ruleset)| (ruleset.set_id, ActiveRuleset { file, ruleset })).collect();
@@ -58,7 +58,7 @@ pub(crate) async fn prepare_active_rulesets(common: &Common) -> Result<(), Store
 ///
 /// The sets of one pool use the same constants: the former ones if one of them keeps them, unless the pool would have two
 /// scales by that, because one ruleset states a constant that another leaves out.
-pub(crate) fn with_rating_defaults<F: Clone>(
+pub(crate) fn with_rating_defaults_of_sets<F: Clone>(
     ratings: &RatingCache,
     rulesets: &[(F, Arc<Ruleset>)],
 ) -> Vec<(F, Arc<Ruleset>)> {
@@ -75,7 +75,7 @@ pub(crate) fn with_rating_defaults<F: Clone>(
     }
     let is_former_pool = |members: &[&Arc<Ruleset>]| {
         let keys: BTreeSet<_> =
-            members.iter().filter_map(|ruleset| former_of(ruleset).own_pool_and_scale_rating_key()).collect();
+            members.iter().filter_map(|ruleset| former_of(ruleset).rating_key_of_pool_and_scale()).collect();
         members.iter().any(|ruleset| keeps_former(ruleset.set_id)) && keys.len() == 1
     };
     let former_pools: BTreeSet<Box<str>> =

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::domain::id::{RatingKey, UserKey};
 use crate::domain::time::UnixMs;
-use crate::engine::ratings::{RatingCache, RatingGroup, leaderboard_entry};
+use crate::engine::ratings::{KeyedRatings, RatingCache, leaderboard_entry};
 use crate::store::queues::RatingRow;
 
 /// Time for which own writes are remembered, milliseconds. No read of all ratings is applied later than that after its start.
@@ -76,7 +76,7 @@ impl RatingCache {
     }
 }
 
-impl RatingGroup {
+impl KeyedRatings {
     /// Removes the rating of a user. Returns whether there was one.
     fn remove(&mut self, user: UserKey) -> bool {
         let Some(removed) = self.rows.remove(&user) else { return false };

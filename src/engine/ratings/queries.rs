@@ -20,7 +20,11 @@ impl RatingCache {
         };
         let rank = self.leaderboard(rating).index_of(&leaderboard_entry(&row, spec.z));
         let stored = row.skill();
-        let view = view_of_skill(spec, stored, spec.skill_at_with_activity(stored, now, self.match_activity(*key)));
+        let view = view_of_skill(
+            spec,
+            stored,
+            spec.skill_at_with_activity(stored, now, self.match_activity_of_all_users(*key)),
+        );
         RatingView { leaderboard_rank: Some(rank), satisfaction: row.satisfaction, ..view }
     }
 
@@ -39,7 +43,7 @@ impl RatingCache {
             LeaderboardRange::FromRank(rank) => (rank, query.max_entries),
             LeaderboardRange::AfterEntry(last) => {
                 let rank = leaderboard.index_of(&last);
-                (rank_after(rank, leaderboard.iter_from(rank).next(), last), query.max_entries)
+                (first_rank_of_next_page(rank, leaderboard.iter_from(rank).next(), last), query.max_entries)
             }
             LeaderboardRange::AroundUser(_, neighbors) => match own_entry.map(|entry| leaderboard.index_of(&entry)) {
                 None => (total_entries, 0),
@@ -70,7 +74,7 @@ impl RatingCache {
 }
 
 /// Rank after `last`, which is still at `rank` or has moved away.
-fn rank_after(rank: usize, at_rank: Option<(usize, LeaderboardEntry)>, last: LeaderboardEntry) -> usize {
+fn first_rank_of_next_page(rank: usize, at_rank: Option<(usize, LeaderboardEntry)>, last: LeaderboardEntry) -> usize {
     match at_rank {
         Some((_, current))
             if current.user == last.user

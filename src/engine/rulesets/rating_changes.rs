@@ -22,21 +22,24 @@ pub(super) fn describe_rating_effect(
         (_, None) if set_aside == 0 => None,
         (_, None) => Some(format!(
             "the set has no ratings any more: {}",
-            format_ratings(set_aside, "is set aside", "are set aside")
+            format_rating_count(set_aside, "is set aside", "are set aside")
         )),
         (None, Some(_)) if come_back == 0 => None,
         (None, Some(_)) => {
-            Some(format!("the set has ratings again: {}", format_ratings(come_back, "comes back", "come back")))
+            Some(format!("the set has ratings again: {}", format_rating_count(come_back, "comes back", "come back")))
         }
         (Some(previous), Some(next)) => {
             let changed = if previous.spec.scale() == next.spec.scale() { "pool" } else { "scale" };
             Some(if come_back == 0 {
-                format!("the rating {changed} changes: {}", format_ratings(set_aside, "begins again", "begin again"))
+                format!(
+                    "the rating {changed} changes: {}",
+                    format_rating_count(set_aside, "begins again", "begin again")
+                )
             } else {
                 format!(
                     "the rating {changed} changes: {}, {}",
-                    format_ratings(come_back, "comes back", "come back"),
-                    format_ratings(set_aside, "is set aside", "are set aside")
+                    format_rating_count(come_back, "comes back", "come back"),
+                    format_rating_count(set_aside, "is set aside", "are set aside")
                 )
             })
         }
@@ -44,6 +47,6 @@ pub(super) fn describe_rating_effect(
 }
 
 /// `1 rating comes back`, `2 ratings come back`.
-fn format_ratings(count: usize, singular: &str, plural: &str) -> String {
+fn format_rating_count(count: usize, singular: &str, plural: &str) -> String {
     if count == 1 { format!("1 rating {singular}") } else { format!("{count} ratings {plural}") }
 }

@@ -26,13 +26,13 @@ use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::rules::catalog::CatalogState;
 use crate::store::StoreError;
-use crate::store::ruleset_copies::{RulesetCopy, RulesetReport, SetAndRulesetHash};
+use crate::store::ruleset_copies::{RulesetCopy, RulesetKey, RulesetReport};
 
 /// Interval at which deadlines of retiring sets are checked.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const DUE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pause before a requested comparison; several requests share one.
-const REQUEST_PAUSE: Duration = Duration::from_millis(20);
+const SYNC_REQUEST_DEBOUNCE: Duration = Duration::from_millis(20);
 
 /// Interval at which a server of a shared store reports its rulesets. A set counts as removed only while none reports it.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -128,13 +128,13 @@ impl RulesetStoreSync {
             is_requested = tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = self.common.ruleset_sync_requests.notified() => true,
-                () = tokio::time::sleep(CHECK_INTERVAL) => false,
+                () = tokio::time::sleep(DUE_CHECK_INTERVAL) => false,
             };
             // Requests repeat while the store is unavailable, or while a write of a ticket's end fails.
             let pause = match (is_requested, self.state.lock().await.has_failed) {
                 (false, _) => continue,
-                (true, true) => CHECK_INTERVAL,
-                (true, false) => REQUEST_PAUSE,
+                (true, true) => DUE_CHECK_INTERVAL,
+                (true, false) => SYNC_REQUEST_DEBOUNCE,
             };
             tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -150,7 +150,7 @@ impl RulesetStoreSync {
         let is_older = |time: Option<Instant>, age: Duration| time.is_none_or(|time| time + age <= Instant::now());
         let is_shared = self.common.store_health.is_some();
         let has_ended =
-            !catalog.retiring.is_empty() && !self.sets_to_end(&state, &self.queues.ruleset_usage(), now).is_empty();
+            !catalog.retiring.is_empty() && !self.sets_to_retire(&state, &self.queues.ruleset_usage(), now).is_empty();
         let has_more_copies = state.copies.len() > catalog.active.len();
         state.has_failed
             || has_ended
@@ -219,12 +219,12 @@ impl RulesetStoreSync {
             now,
             ..RulesetReport::default()
         };
-        self.apply_report(state, &report, &usage, &wanted).await?;
+        self.report_and_merge_copies(state, &report, &usage, &wanted).await?;
         (state.reported_at, state.purged_at) =
             (Some(Instant::now()), if is_purge_due { Some(Instant::now()) } else { state.purged_at });
-        let ended_sets = self.sets_to_end(state, &usage, now);
+        let ended_sets = self.sets_to_retire(state, &usage, now);
         if !ended_sets.is_empty() {
-            self.end_sets(state, ended_sets, &usage).await?;
+            self.retire_sets(state, ended_sets, &usage).await?;
         }
         self.end_tickets_without_ruleset(waiting).await;
         self.common
@@ -239,16 +239,16 @@ impl RulesetStoreSync {
     }
 
     /// Applies a report to the store, and the copies to the catalog and the indexes.
-    async fn apply_report(
+    async fn report_and_merge_copies(
         &self,
         state: &mut SyncState,
         report: &RulesetReport,
         usage: &RulesetUsage,
-        wanted: &BTreeSet<SetAndRulesetHash>,
+        wanted: &BTreeSet<RulesetKey>,
     ) -> Result<(), StoreError> {
         let copies = self.common.store.apply_ruleset_report(report).await?;
         state.parsed.update(&copies, &self.common.rulesets.snapshot());
-        let live: BTreeSet<SetAndRulesetHash> = usage.live_matches.keys().copied().collect();
+        let live: BTreeSet<RulesetKey> = usage.live_matches.keys().copied().collect();
         let retention = copy_retention(&self.common);
         let merge = |catalog: &mut CatalogState| {
             merge_copies(catalog, &copies, &state.parsed, (Some(&live), wanted), retention, report.now);
@@ -273,7 +273,7 @@ impl RulesetStoreSync {
     }
 
     /// Retiring sets whose grace period is over, or whose file is marked as retired and for which no ticket waits.
-    fn sets_to_end(&self, state: &SyncState, usage: &RulesetUsage, now: UnixMs) -> Vec<SetId> {
+    fn sets_to_retire(&self, state: &SyncState, usage: &RulesetUsage, now: UnixMs) -> Vec<SetId> {
         let catalog = self.common.rulesets.snapshot();
         // Another server may still have the set active.
         let is_reported = |set_id: SetId| {
@@ -294,7 +294,7 @@ impl RulesetStoreSync {
     }
 
     /// Retires sets in the store and in the catalog.
-    async fn end_sets(
+    async fn retire_sets(
         &self,
         state: &mut SyncState,
         ended_sets: Vec<SetId>,
@@ -303,7 +303,7 @@ impl RulesetStoreSync {
         let (active, _) = reported_rulesets(&self.common.rulesets.snapshot());
         let now = self.common.clock.now();
         let report = RulesetReport { active, ended_sets: ended_sets.clone(), now, ..RulesetReport::default() };
-        self.apply_report(state, &report, usage, &BTreeSet::new()).await?;
+        self.report_and_merge_copies(state, &report, usage, &BTreeSet::new()).await?;
         for set_id in ended_sets {
             let (live_tickets, live_matches) =
                 (usage.waiting_ticket_count_of_set(set_id), usage.live_match_count_of_set(set_id));
@@ -323,11 +323,11 @@ impl RulesetStoreSync {
     /// Purges retired rulesets past their retention. Those that matches still use are kept as copies.
     pub(crate) async fn purge_retired_rulesets(&self) -> Result<(), EngineError> {
         let now = self.common.clock.now();
-        let live: BTreeSet<SetAndRulesetHash> = self.queues.ruleset_usage().live_matches.into_keys().collect();
+        let live: BTreeSet<RulesetKey> = self.queues.ruleset_usage().live_matches.into_keys().collect();
         self.activator
             .change_catalog(|catalog| {
                 let before: Vec<Arc<Ruleset>> = catalog.retired.iter().map(|old| Arc::clone(&old.ruleset)).collect();
-                catalog.prune_expired_rulesets(now);
+                catalog.prune_superseded_rulesets(now);
                 let used = before.into_iter().map(|ruleset| ((ruleset.set_id, ruleset.hash), ruleset));
                 let used = used.filter(|(key, _)| live.contains(key));
                 let stored = catalog.copies.clone().into_iter().chain(catalog.copies_without_index.clone());
@@ -356,7 +356,7 @@ impl RulesetStoreSync {
         if !force && live_tickets > 0 {
             return Err(refuse(RetireObstacle::WaitingTickets));
         }
-        self.end_sets(&mut state, vec![set_id], &usage).await.map_err(|error| {
+        self.retire_sets(&mut state, vec![set_id], &usage).await.map_err(|error| {
             tracing::warn!(%error, %set_id, "failed to retire a set");
             EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
         })?;

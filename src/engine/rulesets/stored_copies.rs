@@ -10,7 +10,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::rulesets::report::file_name;
 use crate::rules;
 use crate::rules::catalog::{CatalogState, RetiringRuleset};
-use crate::store::ruleset_copies::{ReportedRuleset, RulesetCopy, SetAndRulesetHash};
+use crate::store::ruleset_copies::{ReportedRuleset, RulesetCopy, RulesetKey};
 
 /// Number of unavailable rulesets from which those that are no longer asked for are forgotten.
 const UNAVAILABLE_RULESETS_MAX: usize = 1_024;
@@ -27,14 +27,14 @@ pub(crate) struct CopyRetention {
 /// Rulesets of copies that this server parsed, and the keys of those whose text is invalid.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedCopies {
-    valid: BTreeMap<SetAndRulesetHash, Arc<Ruleset>>,
-    invalid: BTreeSet<SetAndRulesetHash>,
+    valid: BTreeMap<RulesetKey, Arc<Ruleset>>,
+    invalid: BTreeSet<RulesetKey>,
 }
 
 impl ParsedCopies {
     /// Parses new copies, and forgets those that the store no longer has. Logs each invalid copy once.
     pub(crate) fn update(&mut self, copies: &[RulesetCopy], known: &CatalogState) {
-        let stored: BTreeSet<SetAndRulesetHash> = copies.iter().map(RulesetCopy::key).collect();
+        let stored: BTreeSet<RulesetKey> = copies.iter().map(RulesetCopy::key).collect();
         self.valid.retain(|key, _| stored.contains(key));
         self.invalid.retain(|key| stored.contains(key));
         for copy in copies {
@@ -42,7 +42,7 @@ impl ParsedCopies {
             if self.valid.contains_key(&key) || self.invalid.contains(&key) {
                 continue;
             }
-            if let Some(ruleset) = known.find_indexed_by_hash(copy.set_id, copy.hash) {
+            if let Some(ruleset) = known.find_by_hash_with_index(copy.set_id, copy.hash) {
                 self.valid.insert(key, Arc::clone(ruleset));
                 continue;
             }
@@ -93,14 +93,14 @@ pub(crate) fn merge_copies(
     state: &mut CatalogState,
     copies: &[RulesetCopy],
     parsed: &ParsedCopies,
-    (live, wanted): (Option<&BTreeSet<SetAndRulesetHash>>, &BTreeSet<SetAndRulesetHash>),
+    (live, wanted): (Option<&BTreeSet<RulesetKey>>, &BTreeSet<RulesetKey>),
     retention: CopyRetention,
     now: UnixMs,
 ) {
     state.durable = copies.iter().map(RulesetCopy::key).collect();
     merge_retiring_sets(state, copies, parsed, retention, now);
     keep_rulesets_of_matches(state, &parsed.valid, live);
-    let mut unavailable: BTreeSet<SetAndRulesetHash> = live.into_iter().flatten().chain(wanted).copied().collect();
+    let mut unavailable: BTreeSet<RulesetKey> = live.into_iter().flatten().chain(wanted).copied().collect();
     if state.unavailable.len() < UNAVAILABLE_RULESETS_MAX {
         unavailable.append(&mut state.unavailable);
     }
@@ -111,8 +111,8 @@ pub(crate) fn merge_copies(
 /// Keeps the rulesets that only matches use: with an index if a match has not ended.
 pub(crate) fn keep_rulesets_of_matches(
     state: &mut CatalogState,
-    stored: &BTreeMap<SetAndRulesetHash, Arc<Ruleset>>,
-    live: Option<&BTreeSet<SetAndRulesetHash>>,
+    stored: &BTreeMap<RulesetKey, Arc<Ruleset>>,
+    live: Option<&BTreeSet<RulesetKey>>,
 ) {
     let mut kept = stored.clone();
     // The store purges a copy only if nothing uses it. Another server's clock may be ahead, so keep what matches use here.
@@ -122,7 +122,7 @@ pub(crate) fn keep_rulesets_of_matches(
             kept.entry(key).or_insert(ruleset);
         }
     }
-    kept.retain(|(set_id, hash), _| state.find_indexed_by_hash(*set_id, *hash).is_none());
+    kept.retain(|(set_id, hash), _| state.find_by_hash_with_index(*set_id, *hash).is_none());
     let (indexed, others) = kept.into_iter().partition(|(key, _)| live.is_none_or(|live| live.contains(key)));
     (state.copies, state.copies_without_index) = (indexed, others);
 }

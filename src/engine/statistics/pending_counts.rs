@@ -16,7 +16,7 @@ const SETS_MAX: usize = 256;
 const KEYS_PER_HOUR_MAX: usize = 4_096;
 
 /// Keys in the metrics; values of further ones count under a key without set, region, party size and rule.
-const SERIES_MAX: usize = 1_024;
+const METRIC_SERIES_MAX: usize = 1_024;
 
 /// Rows that wait while the store is unavailable. Values of further ones are dropped.
 const PENDING_ROWS_MAX: usize = 100_000;
@@ -44,9 +44,9 @@ impl PendingCounts {
         }
         let Sample { kind, value, count, .. } = sample;
         let key = self.key_of(sample);
-        let series = within_limit(&mut self.series, &key, SERIES_MAX);
+        let series = key_or_overflow_key(&mut self.series, &key, METRIC_SERIES_MAX);
         metrics.record_statistic_events(&series, value, count);
-        let key = within_limit(&mut self.keys_of_hour, &key, KEYS_PER_HOUR_MAX);
+        let key = key_or_overflow_key(&mut self.keys_of_hour, &key, KEYS_PER_HOUR_MAX);
         let row = (hour, key, kind.bucket(value));
         if PENDING_ROWS_MAX <= self.rows.len() && !self.rows.contains_key(&row) {
             metrics.statistics_dropped.inc_by(count);
@@ -86,7 +86,7 @@ impl PendingCounts {
 }
 
 /// `key`, or the key of all others if `known` is full without it.
-fn within_limit(known: &mut BTreeSet<StatisticKey>, key: &StatisticKey, limit: usize) -> StatisticKey {
+fn key_or_overflow_key(known: &mut BTreeSet<StatisticKey>, key: &StatisticKey, limit: usize) -> StatisticKey {
     if known.contains(key) {
         return key.clone();
     }
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(pending.take(usize::MAX).len(), KEYS_PER_HOUR_MAX + 1);
         // The labels of this kind have no rule, so that all of them are one series; only the key of all others is another.
         assert_eq!(series_count(&metrics), 2);
-        assert_eq!(pending.series.len(), SERIES_MAX);
+        assert_eq!(pending.series.len(), METRIC_SERIES_MAX);
         pending.add(Sample { at: UnixMs(STATISTICS_HOUR_MS), ..with_rule(KEYS_PER_HOUR_MAX) }, &metrics);
         assert_eq!(&*pending.take(1)[0].key.rule, "4096", "the next hour has keys of its own");
     }

@@ -12,14 +12,14 @@ use crate::domain::time::UnixMs;
 use crate::engine::statistics::sample::Sample;
 
 /// Reservations that are kept; further ones are dropped.
-const SEATS_MAX: usize = 65_536;
+const RESERVATIONS_MAX: usize = 65_536;
 
 /// Time after the deadline of a hold for which its confirmation may still arrive from another server, milliseconds.
-const CONFIRMATION_DELAY_MS: u64 = 60_000;
+const LATE_CONFIRMATION_GRACE_MS: u64 = 60_000;
 
 /// Reservation of a searching party, to count when it is settled.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct UnsettledSeat {
+pub(crate) struct UnsettledReservation {
     pub(crate) set_id: SetId,
     /// Region that the ruleset lists; `None` for others.
     pub(crate) region: Option<Arc<str>>,
@@ -35,7 +35,7 @@ pub(crate) struct UnsettledSeat {
     pub(crate) deadline: UnixMs,
 }
 
-impl UnsettledSeat {
+impl UnsettledReservation {
     /// Its samples.
     pub(super) fn into_samples(self) -> impl Iterator<Item = Sample> {
         let values = [
@@ -53,19 +53,19 @@ impl UnsettledSeat {
 
 /// Unsettled reservations that this server made.
 #[derive(Debug, Default)]
-pub(super) struct UnsettledSeats {
-    seats: Mutex<HashMap<ReservationId, UnsettledSeat, BuildIdHasher>>,
+pub(super) struct UnsettledReservations {
+    seats: Mutex<HashMap<ReservationId, UnsettledReservation, BuildIdHasher>>,
     /// Number of seats, so that servers without any need no lock.
     count: AtomicUsize,
     /// Reservations that were dropped since the last call of `forget_expired`.
     dropped: AtomicU64,
 }
 
-impl UnsettledSeats {
+impl UnsettledReservations {
     /// Adds a reservation.
-    pub(super) fn insert(&self, id: ReservationId, seat: UnsettledSeat) {
+    pub(super) fn insert(&self, id: ReservationId, seat: UnsettledReservation) {
         let mut seats = self.seats.lock();
-        if seats.len() < SEATS_MAX {
+        if seats.len() < RESERVATIONS_MAX {
             seats.insert(id, seat);
         } else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl UnsettledSeats {
     }
 
     /// Takes a reservation.
-    pub(super) fn take(&self, id: ReservationId) -> Option<UnsettledSeat> {
+    pub(super) fn take(&self, id: ReservationId) -> Option<UnsettledReservation> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -90,7 +90,7 @@ impl UnsettledSeats {
             return 0;
         }
         let mut seats = self.seats.lock();
-        seats.retain(|_, seat| now < seat.deadline.plus_ms(CONFIRMATION_DELAY_MS));
+        seats.retain(|_, seat| now < seat.deadline.plus_ms(LATE_CONFIRMATION_GRACE_MS));
         self.count.store(seats.len(), Ordering::Release);
         self.dropped.swap(0, Ordering::Relaxed)
     }

@@ -48,7 +48,7 @@ pub(in crate::store) struct AdvertRowState {
 
 impl AdvertRowState {
     /// Whether a request with this digest is another one than the request that created it.
-    fn is_created_by_other(&self, create_digest: Option<[u8; 16]>) -> bool {
+    fn is_created_by_other_request(&self, create_digest: Option<[u8; 16]>) -> bool {
         create_digest.zip(self.create_digest).is_some_and(|(asked, known)| asked != known)
     }
 
@@ -64,7 +64,7 @@ impl AdvertRowState {
 
 /// Reason why a new advertisement of an owner may not be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AdvertRefusal {
+enum MakeRoomError {
     /// The owner has the maximum number.
     LimitReached,
     /// It existed before, and another of its owner took its place.
@@ -98,7 +98,7 @@ impl AdvertRows {
                 let outcome = self.publish(advertisement, (*expires_at, *create_digest), owner.as_ref(), *now);
                 if let WriteOutcome::Published { .. } = outcome {
                     self.confirm_reservations(advertisement.id, confirmed_reservations, *now);
-                    self.end_reservations(advertisement.id, joined_reservations, *now);
+                    self.end_joined_reservations(advertisement.id, joined_reservations, *now);
                 }
                 outcome
             }
@@ -111,12 +111,12 @@ impl AdvertRows {
                 now,
             } => {
                 let Some(row) = self.advertisements.get_mut(advertisement_id) else { return WriteOutcome::NotFound };
-                if row.is_created_by_other(*create_digest) {
+                if row.is_created_by_other_request(*create_digest) {
                     return WriteOutcome::IdempotencyKeyReused;
                 }
                 row.expires_at = row.expires_at.max(*expires_at);
                 self.confirm_reservations(*advertisement_id, confirmed_reservations, *now);
-                self.end_reservations(*advertisement_id, joined_reservations, *now);
+                self.end_joined_reservations(*advertisement_id, joined_reservations, *now);
                 WriteOutcome::Applied
             }
             AdvertWrite::Delete { advertisement_id, tombstone_until } => {
@@ -208,7 +208,7 @@ impl AdvertRows {
         now: UnixMs,
     ) -> WriteOutcome {
         if let Some(row) = self.advertisements.get(&advertisement.id)
-            && row.is_created_by_other(create_digest)
+            && row.is_created_by_other_request(create_digest)
         {
             if now < row.expires_at {
                 return WriteOutcome::IdempotencyKeyReused;
@@ -231,8 +231,8 @@ impl AdvertRows {
             None => {
                 let replaced = match owner.map_or(Ok(Vec::new()), |owner| self.make_room_for_advert(owner, now)) {
                     Ok(replaced) => replaced,
-                    Err(AdvertRefusal::LimitReached) => return WriteOutcome::TooManyAdvertisements,
-                    Err(AdvertRefusal::Replaced) => return WriteOutcome::Tombstoned,
+                    Err(MakeRoomError::LimitReached) => return WriteOutcome::TooManyAdvertisements,
+                    Err(MakeRoomError::Replaced) => return WriteOutcome::Tombstoned,
                 };
                 let owner = owner.map(|owner| owner.key);
                 owner.into_iter().for_each(|owner| self.owned.add_advert(owner, advertisement.id));
@@ -262,27 +262,27 @@ impl AdvertRows {
         &mut self,
         owner: &AdvertOwner,
         now: UnixMs,
-    ) -> Result<Vec<AdvertisementId>, AdvertRefusal> {
+    ) -> Result<Vec<AdvertisementId>, MakeRoomError> {
         let live = self.owned.adverts_of_account(owner.key).filter_map(|(id, is_client)| {
             let row = self.advertisements.get(&id);
-            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.expiry_of_unchangeable_advert(id))?;
+            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.expiry_of_count_only_advert(id))?;
             let advertised_since = row.map_or(UnixMs(0), |row| row.advertised_since);
             (now < expires_at).then_some((advertised_since, id, is_client))
         });
         let mut live: Vec<_> = live.collect();
         match owner.limit {
-            AdvertLimitPolicy::Refuse { max } if live.len() >= max as usize => Err(AdvertRefusal::LimitReached),
+            AdvertLimitPolicy::Refuse { max } if live.len() >= max as usize => Err(MakeRoomError::LimitReached),
             AdvertLimitPolicy::Refuse { .. } => Ok(Vec::new()),
             AdvertLimitPolicy::Replace { limit, tombstone_until, is_create } => {
                 live.sort_unstable();
                 let replaced =
                     oldest_to_make_room_for_one(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
                 if !replaced.is_empty() && !is_create {
-                    return Err(AdvertRefusal::Replaced);
+                    return Err(MakeRoomError::Replaced);
                 }
                 for id in &replaced {
                     self.remove_advertisement(*id);
-                    if leaves_no_tombstone() {
+                    if fail_point_leaves_no_tombstone() {
                         continue;
                     }
                     let until = self.tombstones.entry(*id).or_default();
@@ -400,7 +400,7 @@ impl AdvertRows {
         }
     }
 
-    fn end_reservations(&mut self, advertisement_id: AdvertisementId, ids: &[ReservationId], now: UnixMs) {
+    fn end_joined_reservations(&mut self, advertisement_id: AdvertisementId, ids: &[ReservationId], now: UnixMs) {
         for id in ids {
             let reservation = self.reservation_in_advertisement(advertisement_id, *id);
             let Some(had_seats) = reservation.map(|reservation| occupies_seats(reservation, now)) else { continue };
@@ -435,7 +435,7 @@ fn occupies_seats(reservation: &Reservation, now: UnixMs) -> bool {
 }
 
 /// Whether the fail point is on that lets a replaced advertisement be published again.
-fn leaves_no_tombstone() -> bool {
+fn fail_point_leaves_no_tombstone() -> bool {
     fail::fail_point!("leave_no_tombstone", |_| true);
     false
 }

@@ -2,7 +2,7 @@
 
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
-use crate::store::adverts::{OwnerKey, PartyKey, Reservation, UserTraces};
+use crate::store::adverts::{OwnerKey, Reservation, ReservedPartyKey, UserTraces};
 
 impl Reservation {
     /// Whether something in it names the user, or could be computed from the account.
@@ -29,7 +29,7 @@ impl Reservation {
         // The digests of the request and of the party could be computed from the party's accounts.
         self.request_digest = *key.as_bytes();
         if let Some(owner) = &mut self.owner {
-            owner.party = PartyKey::from_bytes(*key.as_bytes());
+            owner.party = ReservedPartyKey::from_bytes(*key.as_bytes());
             if traces.includes_reserver(owner.client) {
                 owner.client = OwnerKey::from_bytes(*key.as_bytes());
             }

@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
-use crate::store::adverts::{LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationState};
+use crate::store::adverts::{LimitPerClientAndAccount, OwnerKey, Reservation, ReservationState, ReservedPartyKey};
 
-const FIRST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([0; 16]);
-const LAST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([u8::MAX; 16]);
-const FIRST_RESERVATION: ReservationId = ReservationId::from_bytes([0; 16]);
-const LAST_RESERVATION: ReservationId = ReservationId::from_bytes([u8::MAX; 16]);
+const MIN_ADVERTISEMENT_ID: AdvertisementId = AdvertisementId::from_bytes([0; 16]);
+const MAX_ADVERTISEMENT_ID: AdvertisementId = AdvertisementId::from_bytes([u8::MAX; 16]);
+const MIN_RESERVATION_ID: ReservationId = ReservationId::from_bytes([0; 16]);
+const MAX_RESERVATION_ID: ReservationId = ReservationId::from_bytes([u8::MAX; 16]);
 
 /// Rows by owner. Rows without an owner are not in it. If only part of the rows was read: all rows of the owners of the
 /// batch, and of the parties that it reserves for.
@@ -20,7 +20,7 @@ pub(in crate::store) struct OwnedRows {
     counted_adverts: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
     /// Reservations that have not ended.
     reservations: BTreeSet<(OwnerKey, ReservationId)>,
-    party_reservations: BTreeSet<(PartyKey, ReservationId)>,
+    party_reservations: BTreeSet<(ReservedPartyKey, ReservationId)>,
 }
 
 impl OwnedRows {
@@ -55,25 +55,25 @@ impl OwnedRows {
     /// Advertisements of the owner's account, each with whether it is of the same client.
     pub(super) fn adverts_of_account(&self, owner: OwnerKey) -> impl Iterator<Item = (AdvertisementId, bool)> {
         let (first, last) = owner.account_range();
-        let all = self.adverts.range((first, FIRST_ADVERT)..=(last, LAST_ADVERT));
+        let all = self.adverts.range((first, MIN_ADVERTISEMENT_ID)..=(last, MAX_ADVERTISEMENT_ID));
         all.map(move |(key, id)| (*id, *key == owner))
     }
 
     /// Expiry of an advertisement that only counts.
-    pub(super) fn expiry_of_unchangeable_advert(&self, id: AdvertisementId) -> Option<UnixMs> {
+    pub(super) fn expiry_of_count_only_advert(&self, id: AdvertisementId) -> Option<UnixMs> {
         self.counted_adverts.get(&id).copied()
     }
 
     /// Reservations of the owner's account that have not ended, each with whether it is of the same client.
     pub(super) fn reservations_of_account(&self, owner: OwnerKey) -> impl Iterator<Item = (ReservationId, bool)> {
         let (first, last) = owner.account_range();
-        let all = self.reservations.range((first, FIRST_RESERVATION)..=(last, LAST_RESERVATION));
+        let all = self.reservations.range((first, MIN_RESERVATION_ID)..=(last, MAX_RESERVATION_ID));
         all.map(move |(key, id)| (*id, *key == owner))
     }
 
     /// Reservations of a party that have not ended.
-    pub(super) fn reservations_of_party(&self, party: PartyKey) -> impl Iterator<Item = ReservationId> {
-        self.party_reservations.range((party, FIRST_RESERVATION)..=(party, LAST_RESERVATION)).map(|(_, id)| *id)
+    pub(super) fn reservations_of_party(&self, party: ReservedPartyKey) -> impl Iterator<Item = ReservationId> {
+        self.party_reservations.range((party, MIN_RESERVATION_ID)..=(party, MAX_RESERVATION_ID)).map(|(_, id)| *id)
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn oldest_to_make_room_for_one<Id: Copy>(
     limit: LimitPerClientAndAccount,
     live: impl Iterator<Item = (Id, bool)>,
 ) -> Vec<Id> {
-    if keeps_replaced_rows() {
+    if fail_point_keeps_replaced_rows() {
         return Vec::new();
     }
     let (of_client, of_others): (Vec<_>, Vec<_>) = live.enumerate().partition(|(_, (_, is_client))| *is_client);
@@ -96,7 +96,7 @@ pub(super) fn oldest_to_make_room_for_one<Id: Copy>(
 }
 
 /// Whether the fail point is on that leaves rows whose place a new one takes.
-fn keeps_replaced_rows() -> bool {
+fn fail_point_keeps_replaced_rows() -> bool {
     fail::fail_point!("keep_replaced_rows", |_| true);
     false
 }

@@ -63,9 +63,9 @@ impl OwnerKey {
 
 /// Party that seats are reserved for: a digest of its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartyKey([u8; 16]);
+pub struct ReservedPartyKey([u8; 16]);
 
-impl PartyKey {
+impl ReservedPartyKey {
     /// Key of the party of these users, sorted.
     pub fn from_party_users(users: &[UserKey]) -> Self {
         let digest = users.iter().fold(Sha256::new(), |digest, user| digest.chain_update(user.as_bytes())).finalize();
@@ -90,13 +90,13 @@ pub(in crate::store) struct UserTraces {
     /// First and last owner key of reservations that the user made.
     pub(in crate::store) reserver_range: (OwnerKey, OwnerKey),
     /// Party of the user alone.
-    pub(in crate::store) party: PartyKey,
+    pub(in crate::store) party: ReservedPartyKey,
 }
 
 impl UserTraces {
     pub(in crate::store) fn of_user(user: UserKey) -> Self {
         let reserver_range = OwnerKey::of_reserver(user, None).account_range();
-        Self { user, reserver_range, party: PartyKey::from_party_users(&[user]) }
+        Self { user, reserver_range, party: ReservedPartyKey::from_party_users(&[user]) }
     }
 
     /// Whether the key is one of the user's clients as an owner of reservations.
@@ -150,7 +150,7 @@ pub struct ReservationOwner {
     /// Client that made it.
     pub client: OwnerKey,
     /// Party that it is for.
-    pub party: PartyKey,
+    pub party: ReservedPartyKey,
 }
 
 /// Limit on the live reservations of a client. A new one takes the place of the oldest, and of that of the same party.

@@ -243,7 +243,7 @@ impl BodyToRead {
             client_key: client_key.user_key(),
             stated_skill,
             team: teams.next().flatten(),
-            details: decode_details(player_attributes.next(), player_roles.next()),
+            details: decode_player_details(player_attributes.next(), player_roles.next()),
         };
         Ok(Session {
             silo: SiloId::default(),
@@ -270,7 +270,7 @@ impl BodyToRead {
     }
 }
 
-fn decode_details(
+fn decode_player_details(
     attributes: Option<Vec<(Box<str>, JsonValue)>>,
     wanted_roles: Option<Vec<Box<str>>>,
 ) -> Option<Box<PlayerDetails>> {
@@ -412,6 +412,6 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
         while let Some(text) = sequence.next_element::<Box<str>>()? {
             strings.push(text);
         }
-        Ok(AttributeValue::string_list(strings))
+        Ok(AttributeValue::from_string_list(strings))
     }
 }

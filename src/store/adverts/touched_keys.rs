@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
-use crate::store::adverts::{AdvertLimitPolicy, AdvertWrite, OwnerKey, PartyKey};
+use crate::store::adverts::{AdvertLimitPolicy, AdvertWrite, OwnerKey, ReservedPartyKey};
 
 /// Ids in a batch, each once.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(in crate::store) struct TouchedAdvertKeys {
     /// Owners who reserve, as first keys of their accounts. Their live reservations are read.
     pub(in crate::store) reservers: BTreeSet<OwnerKey>,
     /// Parties that seats are reserved for. Their live reservations are read.
-    pub(in crate::store) parties: BTreeSet<PartyKey>,
+    pub(in crate::store) parties: BTreeSet<ReservedPartyKey>,
     /// Users who are erased from the reservations of an advertisement. Those reservations are read.
     pub(in crate::store) erased_users: BTreeSet<(AdvertisementId, UserKey)>,
 }
@@ -73,7 +73,7 @@ impl TouchedAdvertKeys {
 /// Whether a batch is known to add advertisements or reservations of owners, before any row is read.
 pub(in crate::store) fn adds_owned_rows(batch: &[AdvertWrite]) -> bool {
     // An advertisement that the batch removes and publishes again is new, too.
-    let removes = batch.iter().any(AdvertWrite::removes_advertisement);
+    let removes = batch.iter().any(AdvertWrite::may_remove_advertisement);
     batch.iter().any(|write| match write {
         AdvertWrite::Publish { owner: Some(owner), .. } => removes || owner.is_new,
         AdvertWrite::ReserveSeats { reservation, limit, .. } => reservation.owner.is_some() && limit.is_some(),

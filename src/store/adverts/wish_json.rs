@@ -8,10 +8,10 @@ use crate::domain::wish::{AcceptedValues, Wish, WishStep};
 
 /// A wish, as encoded.
 #[derive(Serialize, Deserialize)]
-pub(super) struct WishJson(Box<str>, bool, Vec<(u64, AcceptedBody)>);
+pub(super) struct WishJson(Box<str>, bool, Vec<(u64, AcceptedValuesJson)>);
 
 #[derive(Serialize, Deserialize)]
-enum AcceptedBody {
+enum AcceptedValuesJson {
     #[serde(rename = "a")]
     Any,
     #[serde(rename = "n")]
@@ -24,10 +24,10 @@ enum AcceptedBody {
 
 pub(super) fn encode_wish(wish: &Wish) -> WishJson {
     let accepted = |accepted: &AcceptedValues| match accepted {
-        AcceptedValues::Any => AcceptedBody::Any,
-        AcceptedValues::Numbers { min, max } => AcceptedBody::Numbers(*min, *max),
-        AcceptedValues::Strings(strings) => AcceptedBody::Strings(strings.to_vec()),
-        AcceptedValues::Flag(flag) => AcceptedBody::Flag(*flag),
+        AcceptedValues::Any => AcceptedValuesJson::Any,
+        AcceptedValues::Numbers { min, max } => AcceptedValuesJson::Numbers(*min, *max),
+        AcceptedValues::Strings(strings) => AcceptedValuesJson::Strings(strings.to_vec()),
+        AcceptedValues::Flag(flag) => AcceptedValuesJson::Flag(*flag),
     };
     let steps = wish.steps().iter().map(|step| (step.start_ms, accepted(&step.accepted)));
     WishJson(wish.attribute.clone(), wish.accepts_missing, steps.collect())
@@ -39,11 +39,11 @@ pub(super) fn decode_wishes(body: Vec<WishJson>) -> Result<Vec<Wish>, serde_json
 }
 
 fn decode_wish(WishJson(attribute, accepts_missing, steps): WishJson) -> Result<Wish, serde_json::Error> {
-    let accepted = |body: AcceptedBody| match body {
-        AcceptedBody::Any => AcceptedValues::Any,
-        AcceptedBody::Numbers(min, max) => AcceptedValues::Numbers { min, max },
-        AcceptedBody::Strings(strings) => AcceptedValues::Strings(strings.into()),
-        AcceptedBody::Flag(flag) => AcceptedValues::Flag(flag),
+    let accepted = |body: AcceptedValuesJson| match body {
+        AcceptedValuesJson::Any => AcceptedValues::Any,
+        AcceptedValuesJson::Numbers(min, max) => AcceptedValues::Numbers { min, max },
+        AcceptedValuesJson::Strings(strings) => AcceptedValues::Strings(strings.into()),
+        AcceptedValuesJson::Flag(flag) => AcceptedValues::Flag(flag),
     };
     let steps = steps.into_iter().map(|(start_ms, body)| WishStep { start_ms, accepted: accepted(body) });
     Wish::new(&attribute, accepts_missing, steps.collect())

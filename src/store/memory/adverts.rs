@@ -22,13 +22,13 @@ impl Store for MemoryStore {
         Ok(sort_by_id(rows.advertisements.values().filter_map(|row| to_stored_advertisement(&rows, row))))
     }
 
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
+    async fn commit_adverts(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
         let mut rows = self.lock_adverts();
         let outcomes = batch.iter().map(|write| rows.apply_write(write)).collect();
         Ok(CommitResult { outcomes, version_steps: Vec::new() })
     }
 
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+    async fn purge_tombstones_and_reservations(&self, now: UnixMs) -> Result<(), StoreError> {
         purge_tombstones_and_ended_reservations(&mut self.lock_adverts(), now);
         Ok(())
     }

@@ -13,7 +13,7 @@ impl OutageStore for MemoryStore {
     async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
         let mut stored = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(alive_at) = report.alive_at {
-            stored.servers = vec![ServerSignOfLife::mark_of_only_server(alive_at)];
+            stored.servers = vec![ServerSignOfLife::of_only_server(alive_at)];
         }
         for outage in &report.ended {
             if stored.outages.iter().all(|existing| existing.from != outage.from) {

@@ -63,7 +63,11 @@ impl UserDataStore for MemoryStore {
         Ok(feedback.collect())
     }
 
-    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
+    async fn get_or_insert_user_log_name(
+        &self,
+        user: UserKey,
+        new_name: Option<[u8; 16]>,
+    ) -> Result<Option<[u8; 16]>, StoreError> {
         let mut rows = self.lock_queues();
         if let Some(new_name) = new_name {
             rows.log_names.entry(user).or_insert(new_name);
@@ -80,7 +84,7 @@ impl UserDataStore for MemoryStore {
         Ok(true)
     }
 
-    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
+    async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError> {
         Ok(secret_id)
     }
 }

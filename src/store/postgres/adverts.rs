@@ -28,7 +28,7 @@ use crate::store::postgres::connection::change_feed::ChangeFeed;
 use crate::store::postgres::connection::fail_points;
 use crate::store::postgres::connection::purge::purge_rows;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
-use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
+use crate::store::postgres::connection::write_session::{WriteSession, run_with_exclusive_session};
 use crate::store::rows;
 use crate::store::unknown_rows::RowKey;
 
@@ -42,14 +42,14 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.run_exclusive(move |mut session| async move { delete_expired(&mut session, now).await }).await?;
-        self.purge(now).await?;
+        self.run_with_advert_session(move |mut session| async move { delete_expired(&mut session, now).await }).await?;
+        self.purge_tombstones_and_reservations(now).await?;
         let mut stored = self.new_advert_feed().read_batch(&[]).await?.changed;
         stored.sort_unstable_by_key(|stored| stored.advertisement.id);
         Ok(stored)
     }
 
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
+    async fn commit_adverts(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
         if batch.is_empty() {
             return Ok(CommitResult::default());
         }
@@ -63,7 +63,9 @@ impl Store for PostgresStore {
         let refused = (WriteOutcome::UnknownRow, VersionStep::default());
         let commit = |batch: Vec<AdvertWrite>| async {
             let CommitResult { outcomes, version_steps } = self
-                .run_exclusive(move |mut session| async move { transaction::commit_batch(&mut session, &batch).await })
+                .run_with_advert_session(move |mut session| async move {
+                    transaction::commit_batch(&mut session, &batch).await
+                })
                 .await?;
             Ok(outcomes.into_iter().zip(version_steps).collect())
         };
@@ -72,7 +74,7 @@ impl Store for PostgresStore {
         Ok(CommitResult { outcomes, version_steps })
     }
 
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+    async fn purge_tombstones_and_reservations(&self, now: UnixMs) -> Result<(), StoreError> {
         self.writer_gate.check_may_write()?;
         let slot = Arc::clone(&self.background_connection);
         let task = tokio::spawn(async move {
@@ -106,7 +108,7 @@ impl Store for PostgresStore {
         Ok(ids.into_iter().map(|id| AdvertisementId::from_bytes(id.into_bytes())).collect())
     }
 
-    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
+    async fn open_advert_feed(&self) -> Option<Box<dyn AdvertFeed>> {
         Some(Box::new(self.new_advert_feed()))
     }
 
@@ -114,13 +116,13 @@ impl Store for PostgresStore {
         self.unknown_rows.counts()
     }
 
-    fn is_writable(&self) -> bool {
+    fn is_format_writable(&self) -> bool {
         self.writer_gate.is_open()
     }
 
     async fn close(&self) {
         for session in [&self.advert_session, &self.queue_session] {
-            let closed = run_exclusive_on(session, |mut session| async move {
+            let closed = run_with_exclusive_session(session, |mut session| async move {
                 session.closed = true;
                 session.connection.close().await;
                 Ok(())

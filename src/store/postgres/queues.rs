@@ -29,7 +29,7 @@ use crate::store::postgres::connection::change_feed::ChangeFeed;
 use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::purge::purge_rows;
 use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
-use crate::store::postgres::connection::write_session::run_exclusive_on;
+use crate::store::postgres::connection::write_session::run_with_exclusive_session;
 use crate::store::postgres::queues::feed::QueueFeedSource;
 use crate::store::postgres::queues::statements as sql;
 use crate::store::queues::connected_users_report::ConnectedUsersReport;
@@ -73,9 +73,10 @@ impl QueueStore for PostgresStore {
             return Ok(Vec::new());
         }
         self.writer_gate.check_may_write()?;
-        let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
+        let is_unknown =
+            |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_row_of_newer_server(&self.unknown_rows);
         let commit = |batch: Vec<QueueWrite>| {
-            run_exclusive_on(&self.queue_session, |mut session| async move {
+            run_with_exclusive_session(&self.queue_session, |mut session| async move {
                 transaction::commit_batch(&mut session, &batch).await
             })
         };
@@ -207,7 +208,7 @@ impl QueueStore for PostgresStore {
     }
 
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
-        let (sets, silos) = queue_key_columns(queues);
+        let (sets, silos) = sorted_queue_columns(queues);
         let mut slot = self.lease_connection.lock().await;
         self.check_min_writer_version(&mut slot).await?;
         let held: Vec<(i64, i64)> = query_within!(slot, OPERATION_TIMEOUT, "acquiring leases", |connection| {
@@ -223,7 +224,7 @@ impl QueueStore for PostgresStore {
         Ok(queues.iter().map(|queue| held.contains(queue)).collect())
     }
 
-    async fn lowest_lease_format(&self) -> Result<i64, StoreError> {
+    async fn lowest_store_format(&self) -> Result<i64, StoreError> {
         let mut slot = self.lease_connection.lock().await;
         let lowest: Option<i64> = query_within!(slot, OPERATION_TIMEOUT, "reading store formats", |connection| {
             sqlx::query_scalar(sql::READ_LOWEST_STORE_FORMAT).fetch_one(&mut *connection)
@@ -263,7 +264,7 @@ fn queue_key_from_columns(set: i64, silo: i64) -> QueueKey {
 
 /// Sets and silos of the queues as columns, in order, each queue once. Servers that lease the same queues in the same
 /// order cannot deadlock.
-fn queue_key_columns(queues: &[QueueKey]) -> (Vec<i64>, Vec<i64>) {
+fn sorted_queue_columns(queues: &[QueueKey]) -> (Vec<i64>, Vec<i64>) {
     let mut queues = queues.to_vec();
     queues.sort_unstable();
     queues.dedup();

@@ -4,14 +4,14 @@ use crate::domain::id::SiloId;
 
 /// Identity of this server, and the silos that it serves.
 #[derive(Clone, Debug)]
-pub struct ReplicaIdentity {
+pub struct FireteamReplica {
     /// Random id, new at every start: a restarted server is another replica.
     pub id: u64,
     /// Silos that this server loads and serves; `None` for all.
     pub silos: Option<Vec<SiloId>>,
 }
 
-impl ReplicaIdentity {
+impl FireteamReplica {
     /// Silos as column values.
     pub(in crate::store::postgres) fn silo_ids(&self) -> Option<Vec<i64>> {
         self.silos.as_ref().map(|silos| silos.iter().map(|silo| silo.0.cast_signed()).collect())

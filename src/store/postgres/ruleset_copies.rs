@@ -76,7 +76,7 @@ async fn rows_after(
     let mut after = before.clone();
     after.apply_report(report);
     if after.has_purgeable(report) {
-        after.purge(report, &read_use(connection).await?);
+        after.purge(report, &read_used_rulesets(connection).await?);
     }
     Ok(after)
 }
@@ -118,7 +118,7 @@ async fn read_copies(connection: &mut PgConnection) -> Result<RulesetCopyRows, s
     copies.map(RulesetCopyRows::new)
 }
 
-async fn read_use(connection: &mut PgConnection) -> Result<UsedRulesets, sqlx::Error> {
+async fn read_used_rulesets(connection: &mut PgConnection) -> Result<UsedRulesets, sqlx::Error> {
     let sets: Vec<(i64,)> = sqlx::query_as(READ_TICKET_SETS).fetch_all(&mut *connection).await?;
     let rulesets: Vec<(i64, Option<i64>)> = sqlx::query_as(READ_MATCH_RULESETS).fetch_all(connection).await?;
     let known = rulesets.into_iter().filter_map(|(set, hash)| Some((SetId(to_u32(set)), RulesetHash(to_u32(hash?)))));

@@ -14,12 +14,12 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::rows::to_ms;
 use crate::store::statistics::{
-    KeyColumns, LONG_KEPT_KINDS, STATISTICS_PURGED_MAX, STATISTICS_ROWS_PER_STATEMENT_MAX, StatisticsBatch,
+    KeyColumns, LONG_KEPT_KINDS, STATISTICS_PURGED_MAX, STATISTICS_ROWS_READ_PER_STATEMENT_MAX, StatisticsBatch,
     StatisticsQuery, StatisticsStore, StatisticsTotals, TotalsBuilder,
 };
 
 /// Records the number of a batch. No row changes if the batch was added before.
-const RECORD_NUMBER: &str = "insert into statistic_writer as stored (writer, last_number, at_ms) values ($1, $2, $3) \
+const RECORD_BATCH_NUMBER: &str = "insert into statistic_writer as stored (writer, last_number, at_ms) values ($1, $2, $3) \
      on conflict (writer) do update set last_number = excluded.last_number, at_ms = excluded.at_ms \
      where stored.last_number < excluded.last_number";
 
@@ -60,7 +60,7 @@ impl StatisticsStore for PostgresStore {
         let mut totals = TotalsBuilder::default();
         for part in query.parts() {
             let mut slot = Arc::clone(&self.background_connection).lock_owned().await;
-            query_within!(slot, OPERATION_TIMEOUT, "reading statistics", |connection| add_totals(
+            query_within!(slot, OPERATION_TIMEOUT, "reading statistics", |connection| read_totals_of_part(
                 &mut totals,
                 (query, part),
                 connection
@@ -73,7 +73,7 @@ impl StatisticsStore for PostgresStore {
 /// Adds a batch in one transaction. Returns false if it was added before.
 async fn add_batch(connection: &mut PgConnection, batch: &StatisticsBatch) -> Result<bool, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    let record = sqlx::query(RECORD_NUMBER)
+    let record = sqlx::query(RECORD_BATCH_NUMBER)
         .bind(Uuid::from_bytes(batch.writer))
         .bind(i64::try_from(batch.number).unwrap_or(i64::MAX))
         .bind(to_ms(batch.now));
@@ -118,7 +118,7 @@ async fn add_increments(connection: &mut PgConnection, batch: &StatisticsBatch) 
 }
 
 /// Adds the totals of a part of the period.
-async fn add_totals(
+async fn read_totals_of_part(
     totals: &mut TotalsBuilder,
     (query, (from, until)): (&StatisticsQuery, (UnixMs, UnixMs)),
     connection: &mut PgConnection,
@@ -129,7 +129,7 @@ async fn add_totals(
         .bind(to_ms(from))
         .bind(to_ms(until))
         .bind(query.set_id.map(|set_id| i64::from(set_id.0)))
-        .bind(STATISTICS_ROWS_PER_STATEMENT_MAX);
+        .bind(STATISTICS_ROWS_READ_PER_STATEMENT_MAX);
     let rows = statement.fetch_all(connection).await?;
     for row in &rows {
         if let Some(key) = decode_key(row)? {

@@ -7,7 +7,7 @@ use crate::domain::id::{MatchId, RatingKey, RulesetHash, SetId, TicketId, UserKe
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::ResultReport;
-use crate::domain::queue::seat_vectors::{Seat, SeatVectors};
+use crate::domain::queue::seat_vectors::{SeatBeaconVectors, TicketSeat};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
@@ -22,7 +22,7 @@ pub enum QueueWrite {
         /// Ticket to enter.
         ticket: Arc<Ticket>,
         /// Round trips of its players to beacons.
-        seat_vectors: SeatVectors,
+        seat_vectors: SeatBeaconVectors,
         /// Expiry without a heartbeat.
         expires_at: UnixMs,
         /// Digest of the request, as in [`StoredTicket`].
@@ -51,7 +51,7 @@ pub enum QueueWrite {
         /// Ticket id.
         ticket_id: TicketId,
         /// Player.
-        seat: Seat,
+        seat: TicketSeat,
         /// Round trips.
         vector: PublishedVector,
     },
@@ -195,19 +195,19 @@ pub struct UserErasure {
     pub user: UserKey,
     /// Random bytes of this erasure, from which the keys that take the user's place are made. Kept nowhere.
     pub seed: [u8; 16],
-    /// Tickets that may name the user; at most `ERASED_ROWS_MAX`.
+    /// Tickets that may name the user; at most `ERASED_ROWS_PER_KIND_MAX`.
     pub tickets: Vec<TicketId>,
     /// Matches that may name the user, or whose result or feedback does, with the ratings that they count for; at most
-    /// `ERASED_ROWS_MAX`.
+    /// `ERASED_ROWS_PER_KIND_MAX`.
     pub matches: Vec<(MatchId, Option<RatingKey>)>,
-    /// Users whose block lists may name the user; at most `ERASED_ROWS_MAX`.
+    /// Users whose block lists may name the user; at most `ERASED_ROWS_PER_KIND_MAX`.
     pub block_lists: Vec<UserKey>,
     /// Whether the user's ratings, rating history, feedback, penalties, block list and name in logs are removed too.
     pub is_last: bool,
 }
 
 /// Maximum tickets, maximum matches and maximum block lists of one [`UserErasure`].
-pub const ERASED_ROWS_MAX: usize = 100;
+pub const ERASED_ROWS_PER_KIND_MAX: usize = 100;
 
 impl QueueWrite {
     fn operation_label(&self) -> &'static str {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, RatingKey, UserKey};
 use crate::domain::match_result::UserSatisfactionStatistics;
-use crate::domain::queue::seat_vectors::SeatVectors;
+use crate::domain::queue::seat_vectors::SeatBeaconVectors;
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
@@ -25,7 +25,7 @@ pub struct StoredTicket {
     /// Players who had the chance to answer the ready check of the ticket's match: bit `n` is player `n` of the session.
     pub acknowledged: u64,
     /// Round trips of its players to beacons. None once it has ended.
-    pub seat_vectors: SeatVectors,
+    pub seat_vectors: SeatBeaconVectors,
 }
 
 impl StoredTicket {

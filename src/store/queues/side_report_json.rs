@@ -13,7 +13,7 @@ use crate::domain::lifecycle::side_reports::{PlayerReport, PlayerResultClaim, Si
 use crate::store::adverts::row_body::HexKey;
 
 /// Report of one player.
-pub(super) type PlayerReportJson = (HexKey, Vec<u32>, Vec<HexKey>, Option<u64>);
+pub(super) type PlayerResultReportJson = (HexKey, Vec<u32>, Vec<HexKey>, Option<u64>);
 
 /// Outcomes of reports, in the order of their stored numbers.
 const REPORT_OUTCOMES: [SideReportsOutcome; 4] = [
@@ -23,7 +23,7 @@ const REPORT_OUTCOMES: [SideReportsOutcome; 4] = [
     SideReportsOutcome::Unreported,
 ];
 
-pub(super) fn encode_player_reports(side_reports: &SideReports) -> Vec<PlayerReportJson> {
+pub(super) fn encode_player_result_reports(side_reports: &SideReports) -> Vec<PlayerResultReportJson> {
     let report = |PlayerReport { user, claim }: &PlayerReport| {
         let disconnected = claim.disconnected.iter().copied().map(HexKey::from_user_key).collect();
         (HexKey::from_user_key(*user), claim.ranks.clone(), disconnected, claim.duration_ms)
@@ -31,8 +31,8 @@ pub(super) fn encode_player_reports(side_reports: &SideReports) -> Vec<PlayerRep
     side_reports.reports.iter().map(report).collect()
 }
 
-pub(super) fn decode_player_reports(reports: Vec<PlayerReportJson>) -> Vec<PlayerReport> {
-    let report = |(user, ranks, disconnected, duration_ms): PlayerReportJson| PlayerReport {
+pub(super) fn decode_player_result_reports(reports: Vec<PlayerResultReportJson>) -> Vec<PlayerReport> {
+    let report = |(user, ranks, disconnected, duration_ms): PlayerResultReportJson| PlayerReport {
         user: user.user_key(),
         claim: PlayerResultClaim {
             ranks,

@@ -52,7 +52,8 @@ use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
 use crate::store::queues::side_report_json::{
-    PlayerReportJson, decode_player_reports, decode_reports_outcome, encode_player_reports, encode_reports_outcome,
+    PlayerResultReportJson, decode_player_result_reports, decode_reports_outcome, encode_player_result_reports,
+    encode_reports_outcome,
 };
 
 #[derive(Deserialize)]
@@ -197,7 +198,7 @@ struct MatchBody {
     #[serde(rename = "n", default, skip_serializing_if = "is_false")]
     unhosted: bool,
     #[serde(rename = "sr", default, skip_serializing_if = "Vec::is_empty")]
-    side_reports: Vec<PlayerReportJson>,
+    side_reports: Vec<PlayerResultReportJson>,
     #[serde(rename = "sh", default, skip_serializing_if = "Vec::is_empty")]
     heard_tickets: Vec<HexKey>,
     #[serde(rename = "sw", skip_serializing_if = "Option::is_none")]
@@ -205,7 +206,7 @@ struct MatchBody {
     #[serde(rename = "so", skip_serializing_if = "Option::is_none")]
     report_outcome: Option<u8>,
     #[serde(rename = "es", default, skip_serializing_if = "Vec::is_empty")]
-    erased_skills: Vec<ErasedSkillBody>,
+    erased_skills: Vec<KeptSkillBody>,
     #[serde(rename = "ch", default, skip_serializing_if = "Vec::is_empty")]
     chosen: Vec<(Box<str>, Box<str>)>,
     #[serde(rename = "bt", default, skip_serializing_if = "<[u16]>::is_empty")]
@@ -219,7 +220,7 @@ type SessionStartBody = (HexKey, Vec<Option<HexKey>>, HexKey);
 
 /// Erased player, key of the ratings, rating, deviation, volatility, number of matches, time of the last one, streak, active
 /// periods.
-type ErasedSkillBody = (HexKey, i64, f64, f64, f64, u32, Option<u64>, i32, u32);
+type KeptSkillBody = (HexKey, i64, f64, f64, f64, u32, Option<u64>, i32, u32);
 
 /// End reasons of matches, in the order of their stored numbers.
 const MATCH_END_REASONS: [MatchEndReason; 9] = [
@@ -262,7 +263,7 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         peer_host: None,
         end_reason: None,
         unhosted: false,
-        side_reports: encode_player_reports(&found.side_reports),
+        side_reports: encode_player_result_reports(&found.side_reports),
         heard_tickets: found.side_reports.heard_tickets.iter().map(|id| HexKey(*id.as_bytes())).collect(),
         report_window_ends_at_ms: found.side_reports.window_ends_at.map(|ends_at| ends_at.0),
         report_outcome: found.side_reports.outcome.and_then(encode_reports_outcome),
@@ -305,7 +306,7 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
     (stage, to_json_text(&body))
 }
 
-fn encode_kept_skill(erased: &KeptSkillOfErasedUser) -> ErasedSkillBody {
+fn encode_kept_skill(erased: &KeptSkillOfErasedUser) -> KeptSkillBody {
     let Skill { estimate, volatility, match_count, last_match_at, streak, active_periods } = erased.skill;
     let PlayerRating { rating, deviation } = estimate;
     let (user, last_match_ms) = (HexKey::from_user_key(erased.user), last_match_at.map(|at| at.0));
@@ -313,7 +314,7 @@ fn encode_kept_skill(erased: &KeptSkillOfErasedUser) -> ErasedSkillBody {
     (user, key, rating, deviation, volatility, match_count, last_match_ms, streak, active_periods)
 }
 
-fn decode_kept_skill(body: ErasedSkillBody) -> Result<KeptSkillOfErasedUser, serde_json::Error> {
+fn decode_kept_skill(body: KeptSkillBody) -> Result<KeptSkillOfErasedUser, serde_json::Error> {
     let (user, key, rating, deviation, volatility, match_count, last_match_ms, streak, active_periods) = body;
     let unknown_key = || serde_json::Error::custom(format_args!("{key} is not a rating key"));
     Ok(KeptSkillOfErasedUser {
@@ -442,7 +443,7 @@ pub(in crate::store) fn decode_match(
         quality: body.quality.unwrap_or(f64::NAN),
         region: body.region,
         side_reports: SideReports {
-            reports: decode_player_reports(body.side_reports),
+            reports: decode_player_result_reports(body.side_reports),
             heard_tickets: body.heard_tickets.iter().map(|id| TicketId::from_bytes(id.0)).collect(),
             window_ends_at: body.report_window_ends_at_ms.map(UnixMs),
             outcome: body.report_outcome.map(decode_reports_outcome).transpose()?,

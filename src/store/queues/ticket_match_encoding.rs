@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId};
 use crate::domain::lifecycle::Match;
-use crate::domain::queue::seat_vectors::SeatVectors;
+use crate::domain::queue::seat_vectors::SeatBeaconVectors;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::match_purge_at;
 use crate::store::queues::ticket_match_body::{decode_match, decode_ticket, encode_match, encode_ticket};
 use crate::store::queues::{StoredTicket, TicketState};
-use crate::store::rows::{RowChecksum, blob_of_checksum, blob_with_checksum, body_error, from_ms, to_ms, unknown_row};
+use crate::store::rows::{
+    RowChecksum, blob_with_checksum, body_error, from_ms, to_ms, unknown_row_error, verified_blob,
+};
 
 /// Constant columns of a row of `ticket`.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::store) struct TicketRow<'a> {
+pub(in crate::store) struct TicketConstantColumns<'a> {
     pub(in crate::store) id: [u8; 16],
     pub(in crate::store) silo_id: i64,
     pub(in crate::store) set_id: i64,
@@ -28,7 +30,7 @@ pub(in crate::store) struct TicketRow<'a> {
 
 /// State columns of a row of `ticket`.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::store) struct TicketStateRow {
+pub(in crate::store) struct TicketStateColumns {
     /// 0: waiting. 1: in `match_id`. 2: ended.
     pub(in crate::store) state: i64,
     pub(in crate::store) match_id: Option<[u8; 16]>,
@@ -39,7 +41,7 @@ pub(in crate::store) struct TicketStateRow {
     pub(in crate::store) version: i64,
     /// A bit per player. No checksum covers it: an older server leaves it as it is.
     pub(in crate::store) acknowledged: i64,
-    /// `SeatVectors`; null without any. No checksum covers it either.
+    /// `SeatBeaconVectors`; null without any. No checksum covers it either.
     pub(in crate::store) seat_vectors: Option<Vec<u8>>,
 }
 
@@ -55,9 +57,9 @@ const TICKET_END_REASONS: [TicketEndReason; 8] = [
     TicketEndReason::RulesetRetired,
 ];
 
-impl TicketRow<'_> {
-    pub(in crate::store) fn encode(ticket: &Ticket, request_digest: [u8; 16]) -> TicketRow<'static> {
-        TicketRow {
+impl TicketConstantColumns<'_> {
+    pub(in crate::store) fn encode(ticket: &Ticket, request_digest: [u8; 16]) -> TicketConstantColumns<'static> {
+        TicketConstantColumns {
             id: *ticket.id.as_bytes(),
             silo_id: ticket.session.silo.0.cast_signed(),
             set_id: i64::from(ticket.set_id.0),
@@ -77,7 +79,7 @@ impl TicketRow<'_> {
     }
 
     /// Decodes the ticket with its state.
-    pub(in crate::store) fn decode(self, state_row: TicketStateRow) -> Result<StoredTicket, StoreError> {
+    pub(in crate::store) fn decode(self, state_row: TicketStateColumns) -> Result<StoredTicket, StoreError> {
         let corrupt = |column, reason| StoreError::CorruptRow { table: "ticket", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let mut ticket = decode_ticket(&self.body).map_err(|error| body_error("ticket", &error))?;
@@ -86,7 +88,7 @@ impl TicketRow<'_> {
         ticket.entered_at = from_ms(self.entered_ms);
         ticket.session.silo = SiloId(self.silo_id.cast_unsigned());
         let vectors = state_row.seat_vectors.as_deref();
-        let vectors = vectors.map(|blob| blob_of_checksum("ticket", "seat_vectors", blob));
+        let vectors = vectors.map(|blob| verified_blob("ticket", "seat_vectors", blob));
         Ok(StoredTicket {
             ticket: Arc::new(ticket),
             state: state_row.decode_state()?,
@@ -94,12 +96,12 @@ impl TicketRow<'_> {
             version: state_row.version.cast_unsigned(),
             request_digest: self.request_digest,
             acknowledged: state_row.acknowledged.cast_unsigned(),
-            seat_vectors: vectors.transpose()?.map(SeatVectors::decode).unwrap_or_default(),
+            seat_vectors: vectors.transpose()?.map(SeatBeaconVectors::decode).unwrap_or_default(),
         })
     }
 }
 
-impl TicketStateRow {
+impl TicketStateColumns {
     pub(in crate::store) fn encode(stored: &StoredTicket) -> Self {
         let (state, match_id, end_reason) = match stored.state {
             TicketState::Waiting => (0, None, None),
@@ -145,18 +147,18 @@ impl TicketStateRow {
                 match_id,
                 purge_at: self.purge_at_ms.map(from_ms).ok_or_else(|| null("purge_at_ms"))?,
             }),
-            (state, _) => Err(unknown_row("ticket", "state", format!("unknown state {state}"))),
+            (state, _) => Err(unknown_row_error("ticket", "state", format!("unknown state {state}"))),
         }
     }
 }
 
 fn decode_end_reason(number: i64) -> Result<TicketEndReason, StoreError> {
     let known = usize::try_from(number).ok().and_then(|index| TICKET_END_REASONS.get(index).copied());
-    known.ok_or_else(|| unknown_row("ticket", "end_reason", format!("unknown end reason {number}")))
+    known.ok_or_else(|| unknown_row_error("ticket", "end_reason", format!("unknown end reason {number}")))
 }
 
 /// Highest number of a match stage: a host must confirm.
-const LAST_STAGE: i64 = 4;
+const STAGE_NUMBER_MAX: i64 = 4;
 
 /// Row of `match`.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,8 +202,8 @@ impl MatchRow<'_> {
     pub(in crate::store) fn decode(self) -> Result<Arc<Match>, StoreError> {
         let corrupt = |column, reason| StoreError::CorruptRow { table: "match", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
-        if !(0..=LAST_STAGE).contains(&self.stage) {
-            return Err(unknown_row("match", "stage", format!("unknown stage {}", self.stage)));
+        if !(0..=STAGE_NUMBER_MAX).contains(&self.stage) {
+            return Err(unknown_row_error("match", "stage", format!("unknown stage {}", self.stage)));
         }
         let purge_at: Option<UnixMs> = self.purge_at_ms.map(from_ms);
         let mut decoded =

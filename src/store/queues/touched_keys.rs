@@ -7,7 +7,7 @@ use crate::domain::id::{ConsentId, MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
-use crate::store::queues::queue_rows::match_users;
+use crate::store::queues::queue_rows::present_users;
 use crate::store::queues::{QueueWrite, UserErasure};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
@@ -56,7 +56,7 @@ impl TouchedQueueKeys {
     }
 
     /// Whether one of the rows is known to be of a newer server.
-    pub(in crate::store) fn has_unknown_row(&self, unknown_rows: &UnknownRows) -> bool {
+    pub(in crate::store) fn has_row_of_newer_server(&self, unknown_rows: &UnknownRows) -> bool {
         let tickets = self.tickets.iter().map(|id| RowKey::Ticket(*id));
         let matches = self.matches.iter().map(|id| RowKey::Match(*id));
         let results = self.results.iter().map(|id| RowKey::Result(*id));
@@ -66,7 +66,7 @@ impl TouchedQueueKeys {
     fn add_proposed_match(&mut self, proposed: &Match) {
         self.tickets.extend(proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id));
         self.matches.insert(proposed.id);
-        self.users.extend(match_users(proposed));
+        self.users.extend(present_users(proposed));
     }
 
     fn add_write(&mut self, write: &QueueWrite) {
@@ -152,7 +152,7 @@ impl TouchedQueueKeys {
         self.tickets.extend(tickets.iter().map(|ticket| ticket.id));
         self.tickets.extend(other_tickets);
         self.matches.insert(started.id);
-        let users = match_users(started);
+        let users = present_users(started);
         self.users.extend(&users);
         self.entering_users.extend(users.into_iter().map(|user| (user, false)));
     }

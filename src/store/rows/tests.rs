@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::advertisement::{AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::RulesetHash;
-use crate::domain::latency::published_vector::{PathExcess, PublishedFloor, PublishedVector};
+use crate::domain::latency::published_vector::{LeastPathExcess, PublishedFloor, PublishedVector};
 use crate::domain::locality::Locality;
 use crate::domain::ruleset::probing::LatencyTrust;
 use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session, SessionDetails};
@@ -29,7 +29,7 @@ fn any_attribute_value() -> impl Strategy<Value = AttributeValue> {
         finite_number().prop_map(AttributeValue::Number),
         any_text().prop_map(AttributeValue::String),
         any::<bool>().prop_map(AttributeValue::Bool),
-        prop::collection::vec(any_text(), 0..4).prop_map(AttributeValue::string_list),
+        prop::collection::vec(any_text(), 0..4).prop_map(AttributeValue::from_string_list),
     ]
 }
 
@@ -121,13 +121,13 @@ fn any_advertisement() -> impl Strategy<Value = Advertisement> {
             allowed_ranges,
             (connect_data, probe),
         )| {
-            session.set_published_vector(vector.and_then(|(steps, measured_ms)| {
+            session.set_published_beacon_vector(vector.and_then(|(steps, measured_ms)| {
                 let floors = vec![PublishedFloor { beacon_id: 1, steps }];
                 PublishedVector::new(
                     floors,
                     UnixMs(measured_ms),
                     LatencyTrust::Observed,
-                    PathExcess { near_ms: -1.5, light_ms: 0.25 },
+                    LeastPathExcess { near_ms: -1.5, light_ms: 0.25 },
                 )
             }));
             Advertisement {

@@ -40,7 +40,7 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
+    async fn commit_adverts(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
         if batch.is_empty() {
             return Ok(CommitResult::default());
         }
@@ -53,7 +53,7 @@ impl Store for SqliteStore {
         Ok(CommitResult { outcomes, version_steps: Vec::new() })
     }
 
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+    async fn purge_tombstones_and_reservations(&self, now: UnixMs) -> Result<(), StoreError> {
         self.purge_due_rows(&sql::PURGE_DUE_ROWS, now).await
     }
 
@@ -77,7 +77,7 @@ impl Store for SqliteStore {
         self.unknown_rows.counts()
     }
 
-    fn is_writable(&self) -> bool {
+    fn is_format_writable(&self) -> bool {
         self.writer_gate.is_open()
     }
 

@@ -28,7 +28,7 @@ impl OutageStore for SqliteStore {
         let (path, report) = (self.path.clone(), report.clone());
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
-            let result = apply_report(&mut connection, &report).await.map_err(to_store_error);
+            let result = apply_liveness_report(&mut connection, &report).await.map_err(to_store_error);
             access.return_connection(connection, &result);
             result
         })
@@ -37,7 +37,7 @@ impl OutageStore for SqliteStore {
 }
 
 /// Applies a report in one transaction. After an error the caller closes the connection, which rolls back.
-async fn apply_report(
+async fn apply_liveness_report(
     connection: &mut SqliteConnection,
     report: &LivenessReport,
 ) -> Result<StoredOutages, sqlx::Error> {
@@ -58,9 +58,6 @@ async fn apply_report(
     let servers: Vec<(i64,)> = sqlx::query_as(READ_ALIVE).fetch_all(connection).await?;
     Ok(StoredOutages {
         outages: outages.into_iter().map(|(from, to)| Outage { from: from_ms(from), to: from_ms(to) }).collect(),
-        servers: servers
-            .into_iter()
-            .map(|(alive_at,)| ServerSignOfLife::mark_of_only_server(from_ms(alive_at)))
-            .collect(),
+        servers: servers.into_iter().map(|(alive_at,)| ServerSignOfLife::of_only_server(from_ms(alive_at))).collect(),
     })
 }

@@ -44,7 +44,7 @@ impl QueueStore for SqliteStore {
         let (path, unknown_rows) = (self.path.clone(), Arc::clone(&self.unknown_rows));
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
-            let result = load_rows(&mut connection, now, &unknown_rows).await;
+            let result = load_queue_data(&mut connection, now, &unknown_rows).await;
             access.return_connection(connection, &result);
             result
         })
@@ -56,28 +56,29 @@ impl QueueStore for SqliteStore {
             return Ok(Vec::new());
         }
         self.writer_gate.check_may_write()?;
-        let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
+        let is_unknown =
+            |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_row_of_newer_server(&self.unknown_rows);
         let commit = |batch| self.commit_batch(batch);
         self.unknown_rows.commit_without_unknown(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
     }
 
     async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
         let id_list = hex_json_array([id.as_bytes()].into_iter());
-        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_TICKETS).bind(id_list)).await;
+        let rows = fetch_rows_on_own_connection(&self.path, sqlx::query(sql::READ_TICKETS).bind(id_list)).await;
         let rows = rows.map_err(|error| with_path(&self.path, error))?;
         rows.first().map(decode::decode_ticket).transpose()
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
         let id_list = hex_json_array([id.as_bytes()].into_iter());
-        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_MATCHES).bind(id_list)).await;
+        let rows = fetch_rows_on_own_connection(&self.path, sqlx::query(sql::READ_MATCHES).bind(id_list)).await;
         let rows = rows.map_err(|error| with_path(&self.path, error))?;
         rows.first().map(decode::decode_match).transpose()
     }
 
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
         let id_list = hex_json_array([id.as_bytes()].into_iter());
-        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_RESULTS).bind(id_list)).await;
+        let rows = fetch_rows_on_own_connection(&self.path, sqlx::query(sql::READ_RESULTS).bind(id_list)).await;
         let rows = rows.map_err(|error| with_path(&self.path, error))?;
         rows.first().map(decode::decode_result).transpose()
     }
@@ -87,7 +88,7 @@ impl QueueStore for SqliteStore {
         let (path, current) = (self.path.clone(), current.to_vec());
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
-            let result = ratings::record_first_scales(&mut connection, &current).await;
+            let result = ratings::record_first_scales_of_sets(&mut connection, &current).await;
             access.return_connection(connection, &result);
             result
         })
@@ -98,7 +99,9 @@ impl QueueStore for SqliteStore {
         let (users, no_matches) = (hex_json_array([user.as_bytes()].into_iter()), hex_json_array([].into_iter()));
         let query = sqlx::query(sql::READ_TICKETS_MATCHES_PENALTIES_OF_USERS).bind(users).bind(no_matches);
         let mut user_rows = QueueRows::default();
-        for row in &fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))? {
+        for row in
+            &fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?
+        {
             decode::decode_ticket_match_or_penalty_of_user(row, &mut user_rows)?;
         }
         Ok(user_rows.user(user))
@@ -110,7 +113,8 @@ impl QueueStore for SqliteStore {
             true => rating_statements::READ_POOL_AND_SCALE_RATING_CHANGES,
         };
         let query = sqlx::query(statement).bind(user.as_bytes().to_vec()).bind(key.to_stored());
-        let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        let rows =
+            fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
         rows.iter().map(decode::decode_rating_change).collect()
     }
 
@@ -124,7 +128,8 @@ impl QueueStore for SqliteStore {
             .bind(rows::to_ms(reported_at))
             .bind(id.as_bytes().to_vec())
             .bind(limit);
-        let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        let rows =
+            fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
         let decode_known =
             |row| self.unknown_rows.none_if_unknown(decode::result_key(row)?, decode::decode_finished_match(row));
         rows.iter().filter_map(|row| decode_known(row).transpose()).collect()
@@ -153,7 +158,7 @@ impl QueueStore for SqliteStore {
 }
 
 /// Reads rows on a separate connection, so that writers do not wait.
-async fn fetch_rows(
+async fn fetch_rows_on_own_connection(
     path: &Path,
     query: sqlx::query::Query<'_, sqlx::Sqlite, SqliteArguments>,
 ) -> Result<Vec<SqliteRow>, StoreError> {
@@ -163,7 +168,7 @@ async fn fetch_rows(
     Ok(rows)
 }
 
-async fn load_rows(
+async fn load_queue_data(
     connection: &mut SqliteConnection,
     now: UnixMs,
     unknown_rows: &UnknownRows,

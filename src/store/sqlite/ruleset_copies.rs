@@ -28,7 +28,7 @@ const UPDATE_COPY: &str = "update ruleset_copy set file_name = ?, active_at_ms =
 
 const DELETE_COPY: &str = "delete from ruleset_copy where set_id = ? and hash = ?";
 
-const READ_TICKET_SETS: &str = "select distinct set_id from ticket where state <> 2";
+const READ_SETS_OF_LIVE_TICKETS: &str = "select distinct set_id from ticket where state <> 2";
 
 /// `h` is the key of the ruleset hash in the body of a match.
 const READ_MATCH_RULESETS: &str = "select distinct set_id, cast(json_extract(body, '$.h') as integer) from \"match\"";
@@ -57,7 +57,7 @@ async fn apply_report(
     let mut after = before.clone();
     after.apply_report(report);
     if after.has_purgeable(report) {
-        after.purge(report, &read_use(connection).await?);
+        after.purge(report, &read_used_rulesets(connection).await?);
     }
     // This server alone writes to the file, so nothing has changed since the rows were read.
     let changes = before.changes_to(&after);
@@ -106,14 +106,16 @@ async fn read_copies(connection: &mut SqliteConnection) -> Result<RulesetCopyRow
     copies.map(RulesetCopyRows::new).map_err(to_store_error)
 }
 
-async fn read_use(connection: &mut SqliteConnection) -> Result<UsedRulesets, StoreError> {
+async fn read_used_rulesets(connection: &mut SqliteConnection) -> Result<UsedRulesets, StoreError> {
     let sets: Vec<(i64,)> =
-        sqlx::query_as(READ_TICKET_SETS).fetch_all(&mut *connection).await.map_err(to_store_error)?;
+        sqlx::query_as(READ_SETS_OF_LIVE_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)?;
     let rulesets: Vec<(i64, Option<i64>)> =
         sqlx::query_as(READ_MATCH_RULESETS).fetch_all(connection).await.map_err(to_store_error)?;
-    let known = rulesets.into_iter().filter_map(|(set, hash)| Some((SetId(to_u32(set)), RulesetHash(to_u32(hash?)))));
+    let known = rulesets
+        .into_iter()
+        .filter_map(|(set, hash)| Some((SetId(to_u32_or_zero(set)), RulesetHash(to_u32_or_zero(hash?)))));
     Ok(UsedRulesets {
-        ticket_sets: sets.into_iter().map(|(set,)| SetId(to_u32(set))).collect(),
+        ticket_sets: sets.into_iter().map(|(set,)| SetId(to_u32_or_zero(set))).collect(),
         match_rulesets: known.collect(),
     })
 }
@@ -121,8 +123,8 @@ async fn read_use(connection: &mut SqliteConnection) -> Result<UsedRulesets, Sto
 fn decode_copy(row: &SqliteRow) -> Result<RulesetCopy, sqlx::Error> {
     let source_xml: String = row.try_get(3)?;
     Ok(RulesetCopy {
-        set_id: SetId(to_u32(row.try_get(0)?)),
-        hash: RulesetHash(to_u32(row.try_get(1)?)),
+        set_id: SetId(to_u32_or_zero(row.try_get(0)?)),
+        hash: RulesetHash(to_u32_or_zero(row.try_get(1)?)),
         file_name: row.try_get(2)?,
         source_xml: Arc::from(source_xml),
         active_at: from_ms(row.try_get(4)?),
@@ -132,6 +134,6 @@ fn decode_copy(row: &SqliteRow) -> Result<RulesetCopy, sqlx::Error> {
 }
 
 /// The schema limits the column to this range.
-fn to_u32(number: i64) -> u32 {
+fn to_u32_or_zero(number: i64) -> u32 {
     u32::try_from(number).unwrap_or_default()
 }

@@ -14,12 +14,12 @@ use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::{to_store_error, with_path};
 use crate::store::sqlite::connection::open;
 use crate::store::statistics::{
-    KeyColumns, LONG_KEPT_KINDS, STATISTICS_PURGED_MAX, STATISTICS_ROWS_PER_STATEMENT_MAX, StatisticIncrement,
+    KeyColumns, LONG_KEPT_KINDS, STATISTICS_PURGED_MAX, STATISTICS_ROWS_READ_PER_STATEMENT_MAX, StatisticIncrement,
     StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals, TotalsBuilder,
 };
 
 /// Records the number of a batch. No row changes if the batch was added before.
-const RECORD_NUMBER: &str = "insert into statistic_writer (writer, last_number, at_ms) values (?1, ?2, ?3) \
+const RECORD_BATCH_NUMBER: &str = "insert into statistic_writer (writer, last_number, at_ms) values (?1, ?2, ?3) \
      on conflict (writer) do update set last_number = excluded.last_number, at_ms = excluded.at_ms \
      where last_number < excluded.last_number";
 
@@ -64,7 +64,7 @@ impl StatisticsStore for SqliteStore {
 async fn add_batch(connection: &mut SqliteConnection, batch: &StatisticsBatch) -> Result<bool, sqlx::Error> {
     sqlx::query("begin immediate").execute(&mut *connection).await?;
     let number = i64::try_from(batch.number).unwrap_or(i64::MAX);
-    let record = sqlx::query(RECORD_NUMBER).bind(batch.writer.to_vec()).bind(number).bind(to_ms(batch.now));
+    let record = sqlx::query(RECORD_BATCH_NUMBER).bind(batch.writer.to_vec()).bind(number).bind(to_ms(batch.now));
     let is_new = record.execute(&mut *connection).await?.rows_affected() > 0;
     if is_new {
         for increment in &batch.increments {
@@ -129,7 +129,7 @@ async fn add_totals(
         .bind(to_ms(from))
         .bind(to_ms(until))
         .bind(query.set_id.map(|set_id| i64::from(set_id.0)))
-        .bind(STATISTICS_ROWS_PER_STATEMENT_MAX);
+        .bind(STATISTICS_ROWS_READ_PER_STATEMENT_MAX);
     let rows = statement.fetch_all(connection).await?;
     for row in &rows {
         if let Some(key) = decode_key(row)? {

@@ -72,14 +72,14 @@ async fn execute_sql(store: &SqliteStore, sql: String) {
 async fn full_disk_fails_the_batch_and_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
-    store.commit(&[publish(1)]).await.unwrap();
+    store.commit_adverts(&[publish(1)]).await.unwrap();
     // SQLite's page limit causes the same error as a full disk. It ends with the connection, as if space were freed.
     execute_sql(&store, "pragma max_page_count = 30".into()).await;
     let batch: Vec<AdvertWrite> = (2..200).map(publish).collect();
-    let error = store.commit(&batch).await.unwrap_err();
+    let error = store.commit_adverts(&batch).await.unwrap_err();
     assert!(error.to_string().ends_with("a.db: the disk is full; free disk space"), "{error}");
     assert_eq!(store.load_advertisements(UnixMs(2)).await.unwrap().len(), 1, "the batch was not committed");
-    store.commit(&batch).await.unwrap();
+    store.commit_adverts(&batch).await.unwrap();
     assert_eq!(store.load_advertisements(UnixMs(2)).await.unwrap().len(), 199);
 }
 
@@ -90,8 +90,8 @@ async fn failed_batch_does_not_leave_a_transaction_open() {
     let path = folder.path().join("a.db");
     let store = SqliteStore::open(&path).await.unwrap();
     execute_sql(&store, "begin immediate".into()).await;
-    assert!(store.commit(&[publish(1)]).await.is_err(), "a transaction is open already");
-    assert_eq!(store.commit(&[publish(2)]).await.unwrap().outcomes.len(), 1);
+    assert!(store.commit_adverts(&[publish(1)]).await.is_err(), "a transaction is open already");
+    assert_eq!(store.commit_adverts(&[publish(2)]).await.unwrap().outcomes.len(), 1);
     drop(store);
     assert_eq!(SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await.unwrap().len(), 1);
 }
@@ -109,7 +109,7 @@ async fn commit_forty_batches(store: &SqliteStore) {
     for round in 0..40_u8 {
         let batch: Vec<AdvertWrite> =
             (0..30).map(|n| publish_until(round.wrapping_mul(7).wrapping_add(n), 9_000 + u64::from(round))).collect();
-        store.commit(&batch).await.unwrap();
+        store.commit_adverts(&batch).await.unwrap();
     }
 }
 
@@ -149,7 +149,7 @@ async fn wal_is_checkpointed_in_the_background() {
         }
         tokio::task::yield_now().await;
     }
-    store.commit(&[publish(1)]).await.unwrap();
+    store.commit_adverts(&[publish(1)]).await.unwrap();
     let wal_length = store.file_access.lock().await.wal_length;
     assert!(wal_length.pages < limits.checkpoint_pages, "{wal_length:?}");
     assert_eq!(store.load_advertisements(UnixMs(2)).await.unwrap().len(), 256);
@@ -167,12 +167,12 @@ async fn wal_grows_but_writes_continue_during_a_long_read() {
     )
     .await
     .unwrap();
-    store.commit(&[publish(1)]).await.unwrap();
+    store.commit_adverts(&[publish(1)]).await.unwrap();
     let mut reader = open::connect(&path).await.unwrap();
     sqlx::raw_sql("begin; select count(*) from advertisement").execute(&mut reader).await.unwrap();
     commit_forty_batches(&store).await;
     sqlx::raw_sql("commit").execute(&mut reader).await.unwrap();
     store.checkpoint().await.unwrap();
-    store.commit(&[publish(1)]).await.unwrap();
+    store.commit_adverts(&[publish(1)]).await.unwrap();
     assert!(store.file_access.lock().await.wal_length.pages < 50, "the log is reused after the reader has ended");
 }

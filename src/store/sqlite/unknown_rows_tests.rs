@@ -5,12 +5,12 @@ use std::sync::Arc;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{AdvertisementId, MatchId, SetId, SiloId, TicketId, UserKey};
-use crate::domain::queue::seat_vectors::SeatVectors;
+use crate::domain::queue::seat_vectors::SeatBeaconVectors;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::time::UnixMs;
 use crate::store::queues::TicketMembership;
 use crate::store::queues::row_checksums::ticket_user_checksum;
-use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketConstantColumns, TicketStateColumns};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueStore, QueueWrite};
 use crate::store::rows::{AdvertisementRow, ReservationRow};
 use crate::store::sqlite::SqliteStore;
@@ -43,13 +43,20 @@ fn advertisement_row(n: u8, kind: i64, expires_ms: i64, body: &'static str) -> A
     }
 }
 
-fn ticket_row(n: u8, body: &'static str) -> TicketRow<'static> {
-    TicketRow { id: [n; 16], silo_id: 1, set_id: 1, entered_ms: 1, request_digest: [n; 16], body: body.into() }
+fn ticket_row(n: u8, body: &'static str) -> TicketConstantColumns<'static> {
+    TicketConstantColumns {
+        id: [n; 16],
+        silo_id: 1,
+        set_id: 1,
+        entered_ms: 1,
+        request_digest: [n; 16],
+        body: body.into(),
+    }
 }
 
-fn state_row(state: i64, purge_at_ms: Option<i64>) -> TicketStateRow {
+fn state_row(state: i64, purge_at_ms: Option<i64>) -> TicketStateColumns {
     let (match_id, end_reason, expires_ms) = (None, None, 5_000);
-    TicketStateRow {
+    TicketStateColumns {
         state,
         match_id,
         end_reason,
@@ -73,7 +80,7 @@ async fn insert_advertisement(connection: &mut SqliteConnection, row: &Advertise
     query.bind(row.connect_data.to_vec()).bind(row.checksum()).execute(connection).await.unwrap();
 }
 
-async fn insert_ticket(connection: &mut SqliteConnection, row: &TicketRow<'_>, state: &TicketStateRow) {
+async fn insert_ticket(connection: &mut SqliteConnection, row: &TicketConstantColumns<'_>, state: &TicketStateColumns) {
     let text = "insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, checksum, state, \
                 expires_ms, purge_at_ms, version, state_checksum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let query = sqlx::query(text).bind(row.id.to_vec()).bind(row.silo_id).bind(row.set_id).bind(row.entered_ms);
@@ -183,7 +190,7 @@ fn queue_writes() -> [QueueWrite; 4] {
     other.session.players = vec![crate::domain::session::Player::from_user(user(2))];
     let enters = QueueWrite::EnterQueue {
         ticket: Arc::new(other),
-        seat_vectors: SeatVectors::default(),
+        seat_vectors: SeatBeaconVectors::default(),
         expires_at: UnixMs(6_000),
         request_digest: [9; 16],
         caller_user: None,
@@ -240,10 +247,10 @@ async fn rows_of_a_newer_server_are_neither_loaded_nor_changed() {
     assert_eq!(store.read_advertisements(&all).await.unwrap().len(), 1);
 
     assert_queue_outcomes(&store.commit_queues(&queue_writes()).await.unwrap());
-    let outcomes = store.commit(&advert_writes()).await.unwrap().outcomes;
+    let outcomes = store.commit_adverts(&advert_writes()).await.unwrap().outcomes;
     assert!(matches!(outcomes[0], WriteOutcome::Published { created: false, .. }));
     assert_eq!(outcomes[1..], [WriteOutcome::UnknownRow, WriteOutcome::UnknownRow, WriteOutcome::UnknownRow]);
-    store.purge(NOW).await.unwrap();
+    store.purge_tombstones_and_reservations(NOW).await.unwrap();
     store.purge_queues(NOW).await.unwrap();
     assert_eq!(read_unknown_rows(&store).await, before);
 }
@@ -258,7 +265,7 @@ async fn transactions_find_rows_of_a_newer_server_themselves() {
     let before = read_unknown_rows(&store).await;
     assert_queue_outcomes(&store.commit_queues(&queue_writes()).await.unwrap());
     let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), limit: None, now: NOW };
-    assert_eq!(store.commit(&[reserve]).await.unwrap().outcomes, [WriteOutcome::UnknownRow]);
+    assert_eq!(store.commit_adverts(&[reserve]).await.unwrap().outcomes, [WriteOutcome::UnknownRow]);
     assert_eq!(store.unknown_row_counts(), [("advertisement", 1), ("match", 0), ("result", 0), ("ticket", 2)]);
     assert!(store.read_match(MatchId::from_bytes([2; 16])).await.is_err());
     assert!(store.read_match(MatchId::from_bytes([1; 16])).await.unwrap().is_some());

@@ -8,12 +8,12 @@ use crate::store::statistics::{StatisticsBatch, StatisticsQuery, StatisticsTotal
 
 /// Counts, and the number of the last batch of each server process.
 #[derive(Debug, Default)]
-pub(in crate::store) struct CountRows {
+pub(in crate::store) struct StatisticRows {
     counts: BTreeMap<(UnixMs, StatisticKey, usize), (u64, f64)>,
     last_numbers: BTreeMap<[u8; 16], u64>,
 }
 
-impl CountRows {
+impl StatisticRows {
     /// Adds a batch, unless it was added before.
     pub(in crate::store) fn add(&mut self, batch: &StatisticsBatch) {
         let last_number = self.last_numbers.entry(batch.writer).or_default();

@@ -10,7 +10,7 @@ use crate::domain::statistic::{StatisticKey, StatisticKind};
 const PARTY_LABELS: &[&str] = &["set", "region", "party_size"];
 
 /// Labels of refusals.
-const RULE_LABELS: &[&str] = &["set", "party_size", "rule"];
+const RULE_REFUSAL_LABELS: &[&str] = &["set", "party_size", "rule"];
 
 /// Labels of quantities that tell one version of a ruleset from another.
 const RULESET_LABELS: &[&str] = &["set", "ruleset"];
@@ -29,7 +29,7 @@ impl StatisticLabels {
         let party_size = || key.party_size.as_str().to_owned();
         let (names, values) = match key.kind {
             StatisticKind::SearchRefusals | StatisticKind::PassRefusals => {
-                (RULE_LABELS, vec![set(), party_size(), key.rule.to_string()])
+                (RULE_REFUSAL_LABELS, vec![set(), party_size(), key.rule.to_string()])
             }
             StatisticKind::Feedback | StatisticKind::Results => {
                 (RULESET_LABELS, vec![set(), key.ruleset_hash.map_or_else(String::new, |hash| hash.0.to_string())])

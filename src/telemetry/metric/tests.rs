@@ -133,7 +133,7 @@ fn metric_series_count_is_bounded() {
 #[test]
 fn metrics_record_statistics_in_base_units() {
     let metrics = Metrics::new();
-    let key = |kind| StatisticKey::of_set(kind, SetId(7));
+    let key = |kind| StatisticKey::of_matchmaking_set(kind, SetId(7));
     let of_pair =
         StatisticKey { party_size: PartySizeClass::Two, region: "eu".into(), ..key(StatisticKind::SearchToSeat) };
     metrics.record_statistic_events(&of_pair, 1_500.0, 1);

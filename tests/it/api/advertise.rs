@@ -54,7 +54,7 @@ async fn keeps_its_ttl(server: TestServer, other: Option<TestServer>) {
         ..Default::default()
     };
     if let Some(other) = other {
-        let mut searching = other.client().await.search_session(1, party_session(&[("guest", 0.0)]));
+        let mut searching = other.client().await.new_search(1, party_session(&[("guest", 0.0)]));
         wait_until("the other server has the advertisement", async || {
             searching.search().await.is_ok_and(|found| !found.candidates.is_empty())
         })
@@ -114,7 +114,7 @@ async fn advertisement_expires_exactly_at_its_ttl() {
     };
     let mut advertised = client.advertise(request).await.expect("advertise");
     assert_eq!(advertised.expires_in_ms, 10_000);
-    let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
     server.clock.advance_ms(9_999);
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1, "before the TTL ends");
     advertised.heartbeat().await.expect("heartbeat");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::pb;
 use fireteam::engine::error::EngineError;
@@ -36,7 +36,7 @@ fn update_request(set: u32, host: usize, word: usize) -> pb::UpdateAdvertisement
 async fn batched_changes_have_the_same_effect_as_single_changes() {
     let server = TestServer::start().await;
     let (handler, caller, entry_point) =
-        (MatchmakingHandler::new(server.app.engine.clone()), anonymous_caller(), EntryPoint::default());
+        (MatchmakingHandler::new(server.app.engine.clone()), anonymous_caller(), RequestReader::default());
     let mut hosts = Vec::new();
     for (set, count) in HOST_COUNTS_BY_SET {
         for host in 0..count {

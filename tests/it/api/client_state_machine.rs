@@ -35,7 +35,7 @@ impl PartyClient {
         let size = u32::try_from(self.players.len()).expect("few");
         match self.client.choose_action(1, size).await.expect("choose").action() {
             pb::MatchmakingAction::Search => {
-                self.search_session = Some(self.client.search_session(1, party_session(&self.players)));
+                self.search_session = Some(self.client.new_search(1, party_session(&self.players)));
                 ClientState::Searching
             }
             pb::MatchmakingAction::Advertise => {
@@ -142,14 +142,14 @@ async fn expired_advertisement_leaves_memory_and_store() {
     let mut advertised =
         server.client().await.advertise(advertise_request(&[("host", 0.0)], 5)).await.expect("advertise");
     let other = server.client().await;
-    let found = other.search_session(1, party_session(&[("guest", 0.0)])).search().await.expect("search");
+    let found = other.new_search(1, party_session(&[("guest", 0.0)])).search().await.expect("search");
     assert_eq!(found.candidates[0].open_seats, 5);
     let changed = pb::MatchmakingUpdateAdvertisementRequest {
         connect_data: b"host:8888".to_vec(),
         ..advertise_request(&[("host", 0.0)], 4)
     };
     advertised.replace_published(changed).await.expect("update");
-    let mut searching = other.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = other.new_search(1, party_session(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     assert_eq!(found.candidates[0].open_seats, 4);
     assert_eq!(searching.reserve(advertised.id()).await.expect("reserve").connect_data, b"host:8888");

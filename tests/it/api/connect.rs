@@ -119,7 +119,7 @@ async fn connect_applies_updates_of_one_advertisement_in_order() {
             20_000,
             "after the second update, which has a shorter TTL"
         );
-        let found = client.search_session(1, party_session(&[("guest", 0.0)])).search().await.expect("search");
+        let found = client.new_search(1, party_session(&[("guest", 0.0)])).search().await.expect("search");
         assert_eq!(found.candidates[0].open_seats, 200 + round as u32, "of the second update");
     }
     let delete = pb::MatchmakingCoreRequest {
@@ -140,7 +140,7 @@ async fn connect_applies_updates_of_one_advertisement_in_order() {
     ] {
         let error = response.wait().await.expect_err("deleted");
         assert_eq!(error.code(), Some(code), "{error}");
-        assert_eq!(error.server_error().and_then(|error| error.reason.as_deref()), Some(reason), "{error}");
+        assert_eq!(error.as_server_error().and_then(|error| error.reason.as_deref()), Some(reason), "{error}");
     }
 }
 
@@ -153,7 +153,7 @@ async fn reconnect_returns_all_reservations() {
     let (connection, mut events) = client.open_stream().await.expect("open");
     let advertised = connection.advertise(advertise_request(&[("host", 0.0)], 4)).await.expect("advertise");
     let reserve_as = async |name: &str| {
-        let mut searching = client.search_session(1, party_session(&[(name, 0.0)]));
+        let mut searching = client.new_search(1, party_session(&[(name, 0.0)]));
         searching.search().await.expect("search");
         searching.reserve(advertised.id()).await.expect("reserve")
     };
@@ -198,7 +198,7 @@ async fn expired_reservation_is_gone_before_the_sweep() {
     let server = TestServer::start().await;
     let client = server.client().await;
     let mut advertised = client.advertise(advertise_request(&[("host", 0.0)], 2)).await.expect("advertise");
-    let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
     let request = pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
         search_token: searching.search().await.expect("search").search_token,
@@ -214,7 +214,11 @@ async fn expired_reservation_is_gone_before_the_sweep() {
     server.clock.advance_ms(1_000);
     assert!(advertised.heartbeat().await.expect("heartbeat").reservations.is_empty());
     let error = client.reserve(request.clone()).await.expect_err("expired hold");
-    assert_eq!(error.server_error().and_then(|status| status.reason.as_deref()), Some("RESERVATION_ENDED"), "{error}");
+    assert_eq!(
+        error.as_server_error().and_then(|status| status.reason.as_deref()),
+        Some("RESERVATION_ENDED"),
+        "{error}"
+    );
     let new_request = pb::MatchmakingReserveRequest { idempotency_key: "another sixteen characters".into(), ..request };
     client.reserve(new_request).await.expect("the same user, a new key");
 }
@@ -226,7 +230,7 @@ async fn reserve_uses_the_skill_of_the_search() {
     let client = server.client().await;
     let mut advertised = client.advertise(advertise_request(&[("host", 0.0)], 2)).await.expect("advertise");
     let guest = party_session(&[("guest", 100.0)]);
-    let mut searching = client.search_session(1, guest.clone());
+    let mut searching = client.new_search(1, guest.clone());
     let request = pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
         search_token: searching.search().await.expect("search").search_token,
@@ -236,7 +240,7 @@ async fn reserve_uses_the_skill_of_the_search() {
     };
     advertised.replace_published(advertise_request(&[("host", 300.0)], 2)).await.expect("update");
     let error = client.reserve(request.clone()).await.expect_err("200 points apart");
-    assert_eq!(error.server_error().expect("a status").metadata["rule"], "skill", "{error}");
+    assert_eq!(error.as_server_error().expect("a status").metadata["rule"], "skill", "{error}");
     let other = pb::MatchmakingReserveRequest {
         players: vec![pb::PlayerData { user_id: "friend".into(), ..Default::default() }],
         ..request.clone()
@@ -266,7 +270,7 @@ async fn update_of_an_expired_advertisement_keeps_its_waiting_time() {
         if is_swept {
             server.sweep_expired().await;
         }
-        let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+        let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
         assert!(searching.search().await.expect("search").candidates.is_empty());
         let answer = advertised.replace_published(request).await.expect("update");
         assert_eq!((answer.advertisement_id.as_str(), answer.expires_in_ms), (advertised.id(), 12_000));
@@ -285,7 +289,7 @@ async fn slow_reader_loses_its_connection_but_no_reservation() {
     let client = server.client().await;
     let (connection, mut events) = client.open_stream().await.expect("open");
     let advertised = connection.advertise(advertise_request(&[("host", 0.0)], 1)).await.expect("advertise");
-    let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     // Two events per round: more than the client buffers (256) and more than the server buffers (64).
     for _ in 0..200 {

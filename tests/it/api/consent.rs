@@ -1,7 +1,7 @@
 //! Party consent: a player's client acts for its own user, and for others who have consented.
 
 use fireteam::auth::identity::Role;
-use fireteam::config::{RateLimitRules, RulesetSource};
+use fireteam::config::{RateLimitSetting, RulesetSource};
 use fireteam_client::{Client, Code, Error, pb};
 
 use crate::support::queue_server::wait_until;
@@ -17,7 +17,7 @@ async fn start_consent_server() -> (TestServer, TokenIssuer, RulesetDirectory) {
     let directory = rulesets.path().to_owned();
     let (server, issuer) = start_authenticated_server_with_config(|config| {
         config.rulesets = RulesetSource::Directory(directory);
-        config.rate_limits = RateLimitRules::Off;
+        config.rate_limits = RateLimitSetting::Off;
     })
     .await;
     (server, issuer, rulesets)
@@ -34,7 +34,7 @@ fn consent_to(leader: &str, r#use: pb::ConsentUse) -> pb::MatchmakingGrantConsen
 }
 
 async fn grant_consent(member: &Client, leader: &str, r#use: pb::ConsentUse) -> Vec<u8> {
-    let answer = member.grant_consent(consent_to(leader, r#use)).await.expect("consent");
+    let answer = member.grant_party_consent(consent_to(leader, r#use)).await.expect("consent");
     assert_eq!(answer.expires_in_ms, 300_000);
     answer.consent_token
 }
@@ -122,7 +122,7 @@ async fn party_members_need_a_valid_consent_token() {
     let path = ["session_composition.players[1].consent_token"];
     let for_queue = grant_consent(&ben, "ana", pb::ConsentUse::Queue).await;
     let in_set_2 = pb::MatchmakingGrantConsentRequest { matchmaking_set_id: Some(2), ..consent_to("ana", search) };
-    let in_set_2 = ben.grant_consent(in_set_2).await.expect("consent").consent_token;
+    let in_set_2 = ben.grant_party_consent(in_set_2).await.expect("consent").consent_token;
     for token in [&b""[..], &for_eve, &own, b"noise", &for_queue, &in_set_2] {
         assert_eq!(error_fields(&ana.search(search_request(party_with(&[("ben", token)]))).await.unwrap_err()), path);
         assert_eq!(
@@ -219,29 +219,29 @@ async fn queue_enter_requires_consent_and_ignores_untrusted_skill() {
     };
     let eve = issuer.client_with_token(&server, Role::Client, "eve").await;
     assert_eq!(
-        error_fields(&eve.enter(enter(party_session(&[("ana", 0.0)]))).await.unwrap_err()),
+        error_fields(&eve.enter_queue(enter(party_session(&[("ana", 0.0)]))).await.unwrap_err()),
         ["session_composition.players"]
     );
     let queue = pb::ConsentUse::Queue;
     let (valid, for_eve) = (grant_consent(&ben, "ana", queue).await, grant_consent(&ben, "eve", queue).await);
     for token in [&b""[..], &for_eve] {
-        let error = ana.enter(enter(party_with(&[("ben", token)]))).await.unwrap_err();
+        let error = ana.enter_queue(enter(party_with(&[("ben", token)]))).await.unwrap_err();
         assert_eq!(error_fields(&error), ["session_composition.players[1].consent_token"]);
     }
     let mut session = party_with(&[("ben", &valid)]);
     session.players.iter_mut().for_each(|player| player.skill = Some(50.0));
-    let mut claimed = ana.enter(enter(session)).await.expect("party with consent");
+    let mut claimed = ana.enter_queue(enter(session)).await.expect("party with consent");
     let ignored = [0, 1].map(|at| format!("session_composition.players[{at}].skill"));
     assert_eq!(claimed.ignored_fields, ignored);
 
     let game_server = issuer.client_with_token(&server, Role::GameServer, "eu-1").await;
     let mut strong = game_server
-        .enter(enter(party_session(&[("joe", 50.0), ("kim", 50.0)])))
+        .enter_queue(enter(party_session(&[("joe", 50.0), ("kim", 50.0)])))
         .await
         .expect("the skill of a game server is trusted");
     assert_eq!(strong.ignored_fields, [] as [String; 0]);
     let mut weak = game_server
-        .enter(enter(party_session(&[("liv", 0.0), ("max", 0.0)])))
+        .enter_queue(enter(party_session(&[("liv", 0.0), ("max", 0.0)])))
         .await
         .expect("the skill of a game server is trusted");
     wait_until("the claimed skill of 50 is ignored", async || {
@@ -267,21 +267,22 @@ async fn game_server_and_client_calls_require_their_role() {
         .advertise(as_game_server.clone())
         .await
         .unwrap_err();
-    let reason = error.server_error().and_then(|status| status.reason.as_deref());
+    let reason = error.as_server_error().and_then(|status| status.reason.as_deref());
     assert_eq!((error.code(), reason), (Some(Code::PermissionDenied), Some("GAME_SERVER_ROLE_REQUIRED")));
     let game_server = issuer.client_with_token(&server, Role::GameServer, "eu-1").await;
     game_server.advertise(as_game_server.clone()).await.expect("a game server");
-    let error = game_server.grant_consent(consent_to("ana", pb::ConsentUse::Queue)).await.unwrap_err();
+    let error = game_server.grant_party_consent(consent_to("ana", pb::ConsentUse::Queue)).await.unwrap_err();
     assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
 
     let without_auth = TestServer::start().await;
     without_auth.client().await.advertise(as_game_server).await.expect("any caller without authentication");
     let client = without_auth.client().await;
-    let grant = client.grant_consent(consent_to("ana", pb::ConsentUse::Queue)).await.expect("no consent is needed");
+    let grant =
+        client.grant_party_consent(consent_to("ana", pb::ConsentUse::Queue)).await.expect("no consent is needed");
     assert_eq!((grant.consent_token.len(), grant.expires_in_ms), (0, 0));
     client.search(search_request(party_session(&[("eve", 0.0), ("ana", 0.0)]))).await.expect("consent is assumed");
-    let error = client.grant_consent(pb::MatchmakingGrantConsentRequest::default()).await.unwrap_err();
+    let error = client.grant_party_consent(pb::MatchmakingGrantConsentRequest::default()).await.unwrap_err();
     assert_eq!(error_fields(&error), ["leader_user_id", "use", "matchmaking_set_id"]);
-    let error = client.revoke_consent(b"").await.unwrap_err();
+    let error = client.revoke_party_consent(b"").await.unwrap_err();
     assert_eq!(error_fields(&error), ["consent_token"]);
 }

@@ -82,7 +82,7 @@ async fn first_reservation_takes_the_consent(mut site: PartySite) {
 async fn member_releases_its_own_seat(mut site: PartySite) {
     let mut hosted = site.player("zoe").await.advertise(session_of("zoe")).await.expect("advertise");
     let token = site.consent("ben", "ana", false, ConsentUse::Search).await;
-    let mut search_session = site.player("ana").await.search_session(SET_ID, party(&token));
+    let mut search_session = site.player("ana").await.new_search(SET_ID, party(&token));
     search_session.search().await.expect("search");
     search_session.reserve(hosted.id()).await.expect("reserve");
     let seats = async |hosted: &mut fireteam_client::Advertisement| -> Vec<u32> {
@@ -134,13 +134,13 @@ async fn advertisement_takes_the_consent(site: PartySite) {
 
     let zoe = site.player("zoe").await.advertise(session_of("zoe")).await.expect("advertise");
     let revoked = site.consent("ben", "ana", false, ConsentUse::Search).await;
-    let mut search_session = here.search_session(SET_ID, party(&revoked));
+    let mut search_session = here.new_search(SET_ID, party(&revoked));
     search_session.search().await.expect("search");
-    site.player_elsewhere("ben").await.revoke_consent(&revoked).await.expect("revoke");
+    site.player_elsewhere("ben").await.revoke_party_consent(&revoked).await.expect("revoke");
     let error = search_session.reserve(zoe.id()).await.expect_err("revoked");
     assert_spent(&error, "session_composition.players[1].consent_token");
     let token = site.consent("ben", "ana", false, ConsentUse::Queue).await;
-    let error = here.search_session(SET_ID, party(&token)).search().await.expect_err("for a queue");
+    let error = here.new_search(SET_ID, party(&token)).search().await.expect_err("for a queue");
     assert_spent(&error, "session_composition.players[1].consent_token");
     site.shut_down().await;
 }

@@ -43,11 +43,11 @@ async fn run_all_operations(client: &Client) -> Vec<String> {
     }
     let mut taken = Vec::new();
     for (n, hosted) in all.iter().enumerate().take(4) {
-        let mut searching = client.search_session(1, party_session(&[(&format!("guest {n}"), 0.0)]));
+        let mut searching = client.new_search(1, party_session(&[(&format!("guest {n}"), 0.0)]));
         searching.search().await.expect("search");
         taken.push(searching.reserve(hosted.id()).await.expect("reserve"));
     }
-    all[0].confirm(vec![taken[0].id.clone()]).await.expect("confirm");
+    all[0].confirm_reservations(vec![taken[0].id.clone()]).await.expect("confirm");
     all[4].replace_published(advertise_request(&[("host 4", 9.0)], 2)).await.expect("update");
     all[5].heartbeat().await.expect("heartbeat");
     let mut joined = advertise_request(&[("host 3", 0.0), ("guest 3", 0.0)], 3);
@@ -148,7 +148,7 @@ async fn consistency_check_reports_changed_rows_on_each_replica() {
     // A deleted advertisement may still be found there: the number alone proves nothing.
     until("the advertisement is found on the other server", async || {
         let answer =
-            there.client().await.search_session(1, party_session(&[("searcher", 0.0)])).search().await.expect("search");
+            there.client().await.new_search(1, party_session(&[("searcher", 0.0)])).search().await.expect("search");
         answer.candidates.len() == 8
             && answer.candidates.iter().any(|candidate| candidate.advertisement_id == moved.id())
     })
@@ -206,7 +206,7 @@ async fn change_until_stopped(client: Client, number: usize, stop: Arc<AtomicBoo
         round += 1;
         let name = format!("host {number} {round}");
         let Ok(mut advertised) = client.advertise(advertise_request(&[(&name, 0.0)], 4)).await else { continue };
-        let mut searching = client.search_session(1, party_session(&[(&format!("guest {number} {round}"), 0.0)]));
+        let mut searching = client.new_search(1, party_session(&[(&format!("guest {number} {round}"), 0.0)]));
         if searching.search().await.is_ok()
             && let Ok(reserved) = searching.reserve(advertised.id()).await
         {

@@ -58,7 +58,7 @@ fn public_types() -> BTreeSet<String> {
 async fn format_queue_handles(client: &Client, formatted: &mut Formatted) {
     let mut tickets = Vec::new();
     for name in ["ana", "ben"] {
-        tickets.push(client.enter(enter_request(3, &[(name, 1_500.0)])).await.unwrap());
+        tickets.push(client.enter_queue(enter_request(3, &[(name, 1_500.0)])).await.unwrap());
     }
     let mut updates = tickets[0].watch();
     while updates.next().await.unwrap().expect("the ticket waits").state() == pb::TicketState::Waiting {}
@@ -93,7 +93,7 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     let advertisement = connection.advertise(request).await.unwrap();
     formatted.add_secret("the advertisement token", advertisement.token());
 
-    let mut session = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut session = client.new_search(1, party_session(&[("guest", 0.0)]));
     let found = session.search().await.unwrap();
     formatted.add_secret("the search token", &found.search_token);
     let reservation = session.reserve(&found.candidates[0].advertisement_id).await.unwrap();

@@ -121,7 +121,7 @@ async fn configuration_is_the_ruleset_file_without_comments() {
     );
     assert!(file.contains("<!--") && !configuration.ruleset_xml.contains("<!--"));
     assert!(!configuration.not_modified);
-    let found = client.search_session(1, party_session(&[("guest", 0.0)])).search().await.expect("search");
+    let found = client.new_search(1, party_session(&[("guest", 0.0)])).search().await.expect("search");
     assert_eq!(configuration.service_configuration_hash, found.service_configuration_hash);
     let known = client.get_configuration(get(Some(configuration.service_configuration_hash))).await.expect("get");
     assert!(known.not_modified && known.ruleset_xml.is_empty());
@@ -162,15 +162,14 @@ async fn session_composition_passes_players_and_attributes_to_the_filters() {
             fits = advertised.id().to_owned();
         }
     }
-    let found =
-        client.search_session(2, composition("guest", 2, &["clash", "control"])).search().await.expect("search");
+    let found = client.new_search(2, composition("guest", 2, &["clash", "control"])).search().await.expect("search");
     let shown: Vec<&str> = found.candidates.iter().map(|candidate| &*candidate.advertisement_id).collect();
     assert_eq!(shown, [fits]);
     for (rule, count) in [("big_parties", 1), ("modes", 1)] {
         let row = found.refusals.iter().find(|count| count.rule == rule).unwrap_or_else(|| panic!("{rule}: {found:?}"));
         assert_eq!(row.count, count, "{rule}");
     }
-    let error = client.search_session(2, Default::default()).search().await.expect_err("no players");
+    let error = client.new_search(2, Default::default()).search().await.expect_err("no players");
     assert_eq!(error.fields()[0].field, "session_composition.party_size_composition");
     let mut invalid = composition("guest", 0, &["clash"]);
     invalid.attributes.insert(
@@ -178,8 +177,7 @@ async fn session_composition_passes_players_and_attributes_to_the_filters() {
         pb::AttributeValue { value: Some(pb::attribute_value::Value::StringValue("clash".into())) },
     );
     invalid.attributes.insert("mood".into(), string_list(&["good"]));
-    let error =
-        client.search_session(2, invalid).search().await.expect_err("one attribute of another type, one unknown");
+    let error = client.new_search(2, invalid).search().await.expect_err("one attribute of another type, one unknown");
     let paths: Vec<&str> = error.fields().iter().map(|violation| &*violation.field).collect();
     assert_eq!(paths, ["session_composition.attributes[\"modes\"]", "session_composition.attributes[\"mood\"]"]);
 }
@@ -190,7 +188,7 @@ async fn latency_report_lists_ignored_fields() {
     let server = TestServer::start().await;
     let client = server.client().await;
     let advertised = client.advertise(advertise_request(&[("host", 0.0)], 1)).await.expect("advertise");
-    let mut searching = client.search_session(
+    let mut searching = client.new_search(
         1,
         pb::SessionCompositionData {
             locality_info: Some(pb::LocalityData {

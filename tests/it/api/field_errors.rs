@@ -3,7 +3,7 @@
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::pb;
 use fireteam::api::status::Rejection;
 use fireteam::domain::attribute_values::FieldProblem;
@@ -42,7 +42,7 @@ fn search_errors_name_the_field() {
     let check = |change: fn(&mut pb::SearchRequest), expected: &[(&str, &str)]| {
         let mut wire = good();
         change(&mut wire);
-        assert_field_errors(EntryPoint::default().search_command(&Caller::default(), wire), expected);
+        assert_field_errors(RequestReader::default().search_command(&Caller::default(), wire), expected);
     };
     check(|_| {}, &[]);
     check(|wire| wire.session_composition = None, &[("session_composition", "is missing")]);
@@ -92,7 +92,7 @@ fn update_errors_name_the_field() {
                  change: fn(&mut pb::UpdateAdvertisementRequest),
                  expected: &[(&str, &str)]| {
         change(&mut wire);
-        assert_field_errors(EntryPoint::default().update_command(&Caller::default(), wire), expected);
+        assert_field_errors(RequestReader::default().update_command(&Caller::default(), wire), expected);
     };
     check(heartbeat(), |_| {}, &[]);
     check(create(), |_| {}, &[]);
@@ -128,14 +128,14 @@ fn update_errors_name_the_field() {
     let named = Caller { subject: Some(UserKey::from_name("ann")), ..Caller::default() };
     let wire = pb::UpdateAdvertisementRequest { idempotency_key: "short".into(), ..create() };
     assert!(
-        EntryPoint::default().update_command(&named, wire).is_ok(),
+        RequestReader::default().update_command(&named, wire).is_ok(),
         "keys of authenticated callers are separate, so they may be short"
     );
 }
 
 #[test]
 fn reserve_latency_and_action_errors_name_the_field() {
-    let entry_point = EntryPoint::default();
+    let entry_point = RequestReader::default();
     assert_field_errors(
         entry_point.delete_command(pb::DeleteAdvertisementRequest::default()),
         &[("advertisement_id", "is empty; send the id from")],

@@ -1,7 +1,7 @@
 //! Every floating-point field that a client can send, with values that are not usable numbers: each is rejected by
 //! field name before any computation. A second test compares the table with the proto.
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::pb;
 use fireteam::api::status::Rejection;
 use fireteam::engine::command::Caller;
@@ -67,7 +67,7 @@ const NUMBER_FIELDS: [NumberField; 15] = [
             matchmaking_set_id: Some(1),
             ..Default::default()
         };
-        EntryPoint::default().report_latency_command(&Caller::default(), wire).map(drop)
+        RequestReader::default().report_latency_command(&Caller::default(), wire).map(drop)
     }),
 ];
 
@@ -87,7 +87,7 @@ fn search_with(
         matchmaking_set_id: Some(1),
         ..Default::default()
     };
-    EntryPoint::default().search_command(&Caller::default(), wire).map(drop)
+    RequestReader::default().search_command(&Caller::default(), wire).map(drop)
 }
 
 fn search_with_wish(accepted: pb::AcceptedValues) -> Result<(), Rejection> {
@@ -117,7 +117,7 @@ fn advertise_with_range(min: Option<f64>, max: Option<f64>) -> Result<(), Reject
         allowed_ranges: vec![pb::AllowedRange { attribute: "skill".into(), min, max }],
         ..Default::default()
     };
-    EntryPoint::default().update_command(&Caller::default(), wire).map(drop)
+    RequestReader::default().update_command(&Caller::default(), wire).map(drop)
 }
 
 /// SEC-18: values that are not usable numbers are rejected by field name. Values near zero are accepted.

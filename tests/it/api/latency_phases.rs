@@ -67,8 +67,8 @@ impl LatencyScenario {
             .await;
         let client = server.client().await;
         let PointFile { points } = serde_json::from_str(include_str!("../../vectors/locality.json")).unwrap();
-        let search_session = client
-            .search_session(1, session_at(party_session(&[(&vectors.searcher, 0.0)]), &points[&vectors.searcher]));
+        let search_session =
+            client.new_search(1, session_at(party_session(&[(&vectors.searcher, 0.0)]), &points[&vectors.searcher]));
         let mut scenario = Self { server, client, points, names: BTreeMap::new(), search_session };
         for name in hosts {
             scenario.advertise(name, name, 0.0).await;
@@ -153,7 +153,7 @@ async fn latency_phases_end_in_a_join() {
 
     for (name, result) in &vectors.join_results {
         if result == "full" {
-            let mut faster = scenario.client.search_session(1, party_session(&[("faster", 0.0)]));
+            let mut faster = scenario.client.new_search(1, party_session(&[("faster", 0.0)]));
             faster.search().await.expect("search");
             faster.reserve(scenario.advertisement_id(name)).await.expect("another party reserves first");
         }
@@ -168,7 +168,7 @@ async fn latency_phases_end_in_a_join() {
             Err(error) => {
                 assert_eq!(vectors.join_results[&name], "full");
                 assert_eq!(
-                    error.server_error().and_then(|status| status.reason.clone()).as_deref(),
+                    error.as_server_error().and_then(|status| status.reason.clone()).as_deref(),
                     Some("SEATS_TAKEN"),
                     "{error}"
                 );
@@ -188,7 +188,7 @@ async fn search_expands_when_all_joins_fail() {
     assert_eq!(found.candidates.len(), 6);
     assert_eq!(found.next_expansion_in_ms, Some(10_000));
     for (at, candidate) in found.candidates.iter().enumerate() {
-        let mut faster = scenario.client.search_session(1, party_session(&[(&format!("faster {at}"), 0.0)]));
+        let mut faster = scenario.client.new_search(1, party_session(&[(&format!("faster {at}"), 0.0)]));
         faster.search().await.expect("search");
         faster.reserve(&candidate.advertisement_id).await.expect("another party reserves first");
         let error = scenario.search_session.reserve(&candidate.advertisement_id).await.expect_err("full");

@@ -41,7 +41,7 @@ async fn advertise(client: &Client, set_id: u32, user: &str, round_trip_ms: f32)
 }
 
 fn searching(client: &Client, set_id: u32) -> SearchSession {
-    client.search_session(set_id, located(party_session(&[("searcher", 0.0)]), 25.0))
+    client.new_search(set_id, located(party_session(&[("searcher", 0.0)]), 25.0))
 }
 
 fn ids(candidates: &[pb::Candidate]) -> Vec<&str> {
@@ -49,7 +49,7 @@ fn ids(candidates: &[pb::Candidate]) -> Vec<&str> {
 }
 
 fn reason(error: &Error) -> Option<&str> {
-    error.server_error().and_then(|status| status.reason.as_deref())
+    error.as_server_error().and_then(|status| status.reason.as_deref())
 }
 
 fn measurement(id: &str, statistics: pb::RoundTripStatistics) -> pb::LatencyMeasurement {
@@ -135,7 +135,7 @@ async fn measurements_count_in_later_calls_at_every_server() {
         let error = elsewhere.reserve(&slow).await.expect_err("too slow");
         assert_eq!(reason(&error), Some("REFUSED_BY_RULE"));
         // Another player for each server: a server may know a seat of another one longer than it lasts.
-        let mut new = client.search_session(1, located(party_session(&[(another, 0.0)]), 25.0));
+        let mut new = client.new_search(1, located(party_session(&[(another, 0.0)]), 25.0));
         assert_eq!(new.search().await.expect("a search").candidates.len(), 4);
         assert!(new.reserve(&silent).await.expect("another search").release().await.is_ok());
     };
@@ -293,7 +293,7 @@ async fn figure_chooses_median_or_floor() {
 async fn search_with_more_than_64_results_still_knows_the_silent_hosts() {
     let folder = RulesetDirectory::with_files(&[("measured.xml", &ruleset(1, r#"QuickProbe="50""#, ""))]);
     let server =
-        folder.start_server_with_config(|config| config.rate_limits = fireteam::config::RateLimitRules::Off).await;
+        folder.start_server_with_config(|config| config.rate_limits = fireteam::config::RateLimitSetting::Off).await;
     let client = server.client().await;
     let mut hosts = Vec::new();
     for index in 0..100 {
@@ -352,7 +352,7 @@ async fn invalid_measurements_are_refused_by_field() {
     for (wrong, field) in cases {
         let error = report(&client, &mut search, vec![wrong]).await.expect_err("an invalid measurement");
         let fields: Vec<String> =
-            error.server_error().expect("a server's error").fields.iter().map(|it| it.field.clone()).collect();
+            error.as_server_error().expect("a server's error").fields.iter().map(|it| it.field.clone()).collect();
         assert!(fields.contains(&format!("measurements[0].{field}")), "{fields:?} has no {field}");
         assert_eq!(search.search().await.expect("a search").candidates.len(), 1, "nothing of the report counts");
     }
@@ -381,7 +381,7 @@ async fn delta_ping_weighs_a_round_trip_by_the_best_that_the_searcher_has() {
     let far = advertise(&client, 1, "far", 75.0).await;
     let mut composition = located(party_session(&[("searcher", 0.0)]), 25.0);
     composition.region_latencies.push(pb::RegionLatency { region: "oslo".into(), round_trip_ms: 50.0 });
-    let mut search = client.search_session(1, composition);
+    let mut search = client.new_search(1, composition);
     let found = search.search().await.expect("a search");
     // The larger of both round trips to Frankfurt is the estimate; the searcher's best region is 25 ms away.
     assert_eq!(delta_ping_terms(&found.candidates), [(&*near, 0.0), (&*far, 50.0)]);
@@ -392,7 +392,7 @@ async fn delta_ping_weighs_a_round_trip_by_the_best_that_the_searcher_has() {
     let found = search.search().await.expect("a search");
     assert_eq!(delta_ping_terms(&found.candidates), [(&*far, 0.0), (&*near, 40.0)]);
 
-    let mut homeless = client.search_session(1, party_session(&[("homeless", 0.0)]));
+    let mut homeless = client.new_search(1, party_session(&[("homeless", 0.0)]));
     let found = homeless.search().await.expect("a search");
     let mut terms = delta_ping_terms(&found.candidates);
     terms.sort_by_key(|(id, _)| *id != near);

@@ -78,7 +78,7 @@ fn other_requests() -> Vec<(&'static str, pb::MatchmakingUpdateAdvertisementRequ
 }
 
 fn reason(error: &Error) -> &str {
-    error.server_error().and_then(|failure| failure.reason.as_deref()).unwrap_or_default()
+    error.as_server_error().and_then(|failure| failure.reason.as_deref()).unwrap_or_default()
 }
 
 async fn create(
@@ -126,7 +126,7 @@ async fn repeated_create_with_another_payload_is_refused() {
         assert_refused(&client, changed(|session| session.silo_id = Some(4)), "silo, after a restart").await;
         let mut guest = party_session(&[("guest", 20.0)]);
         guest.silo_id = Some(3);
-        let seen = client.search_session(SET_ID, guest).search().await.expect("search").candidates;
+        let seen = client.new_search(SET_ID, guest).search().await.expect("search").candidates;
         assert_eq!(seen.iter().map(|it| it.open_seats).collect::<Vec<_>>(), [2]);
     }
 }

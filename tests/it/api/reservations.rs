@@ -24,7 +24,7 @@ async fn reserve_by_64_concurrent_parties_never_exceeds_the_seats() {
         let client = server.client().await;
         let id = advertised.id().to_owned();
         takers.spawn(async move {
-            let mut searching = client.search_session(1, party_session(&[(&format!("taker {taker}"), 0.0)]));
+            let mut searching = client.new_search(1, party_session(&[(&format!("taker {taker}"), 0.0)]));
             searching.search().await.expect("search");
             searching.reserve(&id).await
         });
@@ -44,7 +44,7 @@ async fn reserve_by_64_concurrent_parties_never_exceeds_the_seats() {
     let answer = advertised.heartbeat().await.expect("heartbeat");
     let ids: BTreeSet<&str> = answer.reservations.iter().map(|held| held.reservation_id.as_str()).collect();
     assert_eq!(ids.len(), 10);
-    let mut late = server.client().await.search_session(1, party_session(&[("late", 0.0)]));
+    let mut late = server.client().await.new_search(1, party_session(&[("late", 0.0)]));
     let found = late.search().await.expect("search");
     assert!(found.candidates.is_empty(), "a full session is not found");
     let full = found
@@ -60,7 +60,7 @@ async fn reserve_by_64_concurrent_parties_never_exceeds_the_seats() {
 async fn reserve_retried_with_the_same_key_takes_no_second_seat() {
     let (server, advertised) = start_server_with_advertisement(2).await;
     let client = server.client().await;
-    let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     let request = pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
@@ -73,7 +73,7 @@ async fn reserve_retried_with_the_same_key_takes_no_second_seat() {
     let again = client.reserve(request.clone()).await.expect("reserve again").reservation.expect("a reservation");
     assert_eq!(first.reservation_id, again.reservation_id);
 
-    let mut other = client.search_session(1, party_session(&[("other", 0.0)]));
+    let mut other = client.new_search(1, party_session(&[("other", 0.0)]));
     let token = other.search().await.expect("search").search_token;
     let reused = pb::MatchmakingReserveRequest {
         search_token: token,
@@ -89,7 +89,7 @@ async fn reserve_retried_with_the_same_key_takes_no_second_seat() {
 async fn release_reopens_the_seats() {
     let (server, advertised) = start_server_with_advertisement(1).await;
     let client = server.client().await;
-    let mut first = client.search_session(1, party_session(&[("first", 0.0)]));
+    let mut first = client.new_search(1, party_session(&[("first", 0.0)]));
     let found = first.search().await.expect("search");
     let reserve = pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
@@ -110,7 +110,7 @@ async fn release_reopens_the_seats() {
     client.release(release.clone()).await.expect("release");
     client.release(release).await.expect("release again");
 
-    let mut second = client.search_session(1, party_session(&[("second", 0.0)]));
+    let mut second = client.new_search(1, party_session(&[("second", 0.0)]));
     assert_eq!(second.search().await.expect("search").candidates.len(), 1);
     second.reserve(advertised.id()).await.expect("reserve the released seat");
 }
@@ -125,13 +125,13 @@ async fn unconfirmed_reservation_expires_and_confirmed_one_stays() {
     let mut advertised = connection.advertise(advertise_request(&[("host", 0.0)], 2)).await.expect("advertise");
     let mut ids = Vec::new();
     for name in ["confirms", "expires"] {
-        let mut searching = client.search_session(1, party_session(&[(name, 0.0)]));
+        let mut searching = client.new_search(1, party_session(&[(name, 0.0)]));
         searching.search().await.expect("search");
         ids.push(searching.reserve(advertised.id()).await.expect("reserve").id);
         let event = events.next_reservation_event().await.expect("an event");
         assert_eq!(event.state(), pb::ReservationState::Held);
     }
-    advertised.confirm(vec![ids[0].clone()]).await.expect("confirm");
+    advertised.confirm_reservations(vec![ids[0].clone()]).await.expect("confirm");
     assert_eq!(events.next_reservation_event().await.expect("an event").state(), pb::ReservationState::Confirmed);
 
     server.clock.advance_ms(29_999);
@@ -154,14 +154,14 @@ async fn unconfirmed_reservation_expires_and_confirmed_one_stays() {
 async fn joined_reservation_ends_when_its_players_are_added() {
     let (server, mut advertised) = start_server_with_advertisement(3).await;
     let client = server.client().await;
-    let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
     let mut update = advertise_request(&[("host", 0.0), ("guest", 0.0)], 2);
     update.joined_reservation_ids = vec![reserved.id.clone()];
     let answer = advertised.replace_published(update).await.expect("update");
     assert!(answer.reservations.is_empty());
-    let mut third = client.search_session(1, party_session(&[("third", 0.0)]));
+    let mut third = client.new_search(1, party_session(&[("third", 0.0)]));
     assert_eq!(third.search().await.expect("search").candidates[0].open_seats, 2);
 }
 
@@ -170,7 +170,7 @@ async fn joined_reservation_ends_when_its_players_are_added() {
 async fn reserve_checks_the_hard_filters_again() {
     let (server, mut advertised) = start_server_with_advertisement(4).await;
     let client = server.client().await;
-    let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1);
     advertised.replace_published(advertise_request(&[("host", 900.0)], 4)).await.expect("update");
     let error = searching.reserve(advertised.id()).await.expect_err("the skill difference is now too large");
@@ -183,14 +183,14 @@ async fn reserve_checks_the_hard_filters_again() {
 async fn reserve_rejects_a_user_already_in_the_session() {
     let (server, advertised) = start_server_with_advertisement(4).await;
     let client = server.client().await;
-    let mut own = client.search_session(1, party_session(&[("host", 0.0)]));
+    let mut own = client.new_search(1, party_session(&[("host", 0.0)]));
     assert!(own.search().await.expect("search").candidates.is_empty(), "S1-50: a user's own session is not found");
-    let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     searching.reserve(advertised.id()).await.expect("reserve");
     let again = searching.reserve(advertised.id()).await.expect_err("the same user with a new key");
     assert_eq!(again.code(), Some(Code::FailedPrecondition), "{again}");
-    let again = again.server_error().expect("a status");
+    let again = again.as_server_error().expect("a status");
     assert_eq!(again.metadata.get("rule").map(String::as_str), Some("own"));
     assert!(again.message.contains("a player of the party is already in this session"), "{again}");
 }

@@ -15,7 +15,7 @@ use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::AdvertisementId;
 use fireteam::domain::probe_result::PredictedRoundTrip;
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::engine::command::{CandidateView, LatencyReportSummary, RoundTrip, SearchSummary};
+use fireteam::engine::command::{CandidateView, LatencyReportSummary, RoundTripWithSource, SearchSummary};
 
 use crate::support::generated_client;
 use crate::support::scripted_engine::{scripted_advertisement, scripted_ruleset};
@@ -30,7 +30,7 @@ struct Hit {
     score: f64,
     terms: [f64; 2],
     distance_miles: Option<f64>,
-    round_trip: Option<RoundTrip>,
+    round_trip: Option<RoundTripWithSource>,
     open_seats: u16,
 }
 
@@ -59,29 +59,29 @@ fn score_value() -> impl Strategy<Value = f64> {
     prop_oneof![Just(0.0), Just(0.0004), 0.0..1.0, 0.0..1e9]
 }
 
-fn round_trips() -> impl Strategy<Value = RoundTrip> {
+fn round_trips() -> impl Strategy<Value = RoundTripWithSource> {
     prop_oneof![
-        (0.0..60_000.0).prop_map(RoundTrip::ByRegion),
-        (0.0..60_000.0).prop_map(RoundTrip::ByDistance),
+        (0.0..60_000.0).prop_map(RoundTripWithSource::ByRegion),
+        (0.0..60_000.0).prop_map(RoundTripWithSource::ByDistance),
         (0.0..60_000.0, 0.0..100.0, 0.0..100.0).prop_map(|(round_trip_ms, less, more)| {
             let (low_ms, high_ms) = (f64::max(round_trip_ms - less, 0.0), round_trip_ms + more);
-            RoundTrip::Predicted(PredictedRoundTrip { round_trip_ms, low_ms, high_ms })
+            RoundTripWithSource::Predicted(PredictedRoundTrip { round_trip_ms, low_ms, high_ms })
         }),
-        (0.0..60_000.0).prop_map(RoundTrip::Measured)
+        (0.0..60_000.0).prop_map(RoundTripWithSource::Measured)
     ]
 }
 
-fn reported_round_trip_ms(round_trip: RoundTrip) -> f32 {
+fn reported_round_trip_ms(round_trip: RoundTripWithSource) -> f32 {
     match round_trip {
-        RoundTrip::ByRegion(ms) | RoundTrip::ByDistance(ms) => ((ms / 25.0).round() * 25.0) as f32,
-        RoundTrip::Predicted(predicted) => ((predicted.round_trip_ms / 25.0).round() * 25.0) as f32,
-        RoundTrip::Measured(ms) => ms as f32,
+        RoundTripWithSource::ByRegion(ms) | RoundTripWithSource::ByDistance(ms) => ((ms / 25.0).round() * 25.0) as f32,
+        RoundTripWithSource::Predicted(predicted) => ((predicted.round_trip_ms / 25.0).round() * 25.0) as f32,
+        RoundTripWithSource::Measured(ms) => ms as f32,
     }
 }
 
-fn reported_interval_ms(round_trip: Option<RoundTrip>) -> [Option<f32>; 2] {
+fn reported_interval_ms(round_trip: Option<RoundTripWithSource>) -> [Option<f32>; 2] {
     match round_trip {
-        Some(RoundTrip::Predicted(predicted)) => {
+        Some(RoundTripWithSource::Predicted(predicted)) => {
             let (low, high) = ((predicted.low_ms / 25.0).floor() * 25.0, (predicted.high_ms / 25.0).ceil() * 25.0);
             [Some(low as f32), Some(high as f32)]
         }
@@ -89,12 +89,12 @@ fn reported_interval_ms(round_trip: Option<RoundTrip>) -> [Option<f32>; 2] {
     }
 }
 
-fn reported_source(round_trip: RoundTrip) -> generated_client::RoundTripSource {
+fn reported_source(round_trip: RoundTripWithSource) -> generated_client::RoundTripSource {
     match round_trip {
-        RoundTrip::ByRegion(_) => generated_client::RoundTripSource::Region,
-        RoundTrip::ByDistance(_) => generated_client::RoundTripSource::Distance,
-        RoundTrip::Measured(_) => generated_client::RoundTripSource::Measured,
-        RoundTrip::Predicted(_) => generated_client::RoundTripSource::Predicted,
+        RoundTripWithSource::ByRegion(_) => generated_client::RoundTripSource::Region,
+        RoundTripWithSource::ByDistance(_) => generated_client::RoundTripSource::Distance,
+        RoundTripWithSource::Measured(_) => generated_client::RoundTripSource::Measured,
+        RoundTripWithSource::Predicted(_) => generated_client::RoundTripSource::Predicted,
     }
 }
 

@@ -24,7 +24,7 @@ async fn search(
     set: u32,
     hash: Option<u32>,
 ) -> Result<pb::MatchmakingSearchResponse, fireteam_client::Error> {
-    let mut searching = client.search_session(set, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(set, party_session(&[("guest", 0.0)]));
     searching.request_mut().service_configuration_hash = hash;
     searching.search().await
 }
@@ -58,7 +58,7 @@ async fn ruleset_reload_keeps_the_pool_and_the_old_hash_until_retention_ends() {
     let mut near = client.advertise(request(50.0, "near")).await.expect("advertise");
     client.advertise(request(200.0, "far")).await.expect("advertise");
     assert_eq!(candidate_count(&client, None).await, 1);
-    let mut before = client.search_session(1, party_session(&[("before", 0.0)]));
+    let mut before = client.new_search(1, party_session(&[("before", 0.0)]));
     before.search().await.expect("search");
 
     directory.write_file("one.xml", &ruleset_xml(1, 10.0, ""));
@@ -79,10 +79,10 @@ async fn ruleset_reload_keeps_the_pool_and_the_old_hash_until_retention_ends() {
 
     // A search uses its own rules throughout: a session found by the old rules is reserved by the old rules.
     before.reserve(near.id()).await.expect("reserve");
-    let mut after = client.search_session(1, party_session(&[("after", 0.0)]));
+    let mut after = client.new_search(1, party_session(&[("after", 0.0)]));
     after.search().await.expect("search");
     let error = after.reserve(near.id()).await.expect_err("40 points above the new limit");
-    assert_eq!(error.server_error().expect("a status").metadata["rule"], "skill", "{error}");
+    assert_eq!(error.as_server_error().expect("a status").metadata["rule"], "skill", "{error}");
     // A latency report without a hash uses the rules of its search.
     let measured = vec![(near.id().to_owned(), Some(20.0))];
     let report = before.report_latency(pb::LatencyPhase::Quick, measured.clone()).await.expect("report");
@@ -104,10 +104,10 @@ async fn ruleset_reload_keeps_the_pool_and_the_old_hash_until_retention_ends() {
     advance_and_purge_rulesets(&server, 1).await;
     let error = search(&client, 1, Some(old)).await.expect_err("purged hash");
     assert_eq!(error.code(), Some(Code::FailedPrecondition));
-    assert_eq!(error.server_error().expect("a status").metadata["current_hash"], new.to_string());
+    assert_eq!(error.as_server_error().expect("a status").metadata["current_hash"], new.to_string());
     let error = before.reserve(near.id()).await.expect_err("the ruleset of the search was purged");
     assert_eq!(
-        error.server_error().and_then(|status| status.reason.as_deref()),
+        error.as_server_error().and_then(|status| status.reason.as_deref()),
         Some("STALE_CONFIGURATION"),
         "{error}"
     );
@@ -208,7 +208,7 @@ async fn removed_ruleset_keeps_its_advertisements_until_it_returns() {
         ..advertise_request(&[("host", 50.0)], 5)
     };
     let mut advertised = client.advertise(request).await.expect("advertise");
-    let mut early = client.search_session(1, party_session(&[("early", 0.0)]));
+    let mut early = client.new_search(1, party_session(&[("early", 0.0)]));
     early.search().await.expect("search");
 
     directory.remove_file("one.xml");

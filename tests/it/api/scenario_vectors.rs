@@ -89,7 +89,7 @@ async fn hard_filters_refuse_exactly_the_vector_cases_on_both_sides() {
     let mut session = party_session(&[("one", searcher.skill), ("two", searcher.skill)]);
     (session.silo_id, session.attributes) = (Some(searcher.silo), mode_attribute(&searcher.mode));
     session.party_size_composition = vec![searcher.party];
-    let found = client.search_session(1, session).search().await.expect("search");
+    let found = client.new_search(1, session).search().await.expect("search");
     let mut shown: Vec<&str> = found.candidates.iter().map(|candidate| names[&candidate.advertisement_id]).collect();
     shown.sort_unstable();
     let mut accepted: Vec<&str> = vectors.accepted.iter().map(String::as_str).collect();
@@ -191,7 +191,7 @@ async fn skill_limit_expands_as_in_the_vectors() {
     let skills = windows.iter().flat_map(|window| [window.min, window.max, window.min - 1.0, window.max + 1.0]);
     let mut searchers = Vec::new();
     for skill in skills {
-        let mut searching = client.search_session(1, party_session(&[("guest", skill)]));
+        let mut searching = client.new_search(1, party_session(&[("guest", skill)]));
         searching.search().await.expect("search");
         searchers.push((skill, searching));
     }

@@ -13,7 +13,7 @@ use fireteam::domain::filter::Searcher;
 use fireteam::domain::id::{AdvertisementId, SiloId, UserKey};
 use fireteam::domain::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult};
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::domain::score::soft_filter_term;
+use fireteam::domain::score::soft_filter_term_of_advertisement;
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::rules;
@@ -171,8 +171,11 @@ fn search_ranked(
     );
     let rows = found.hits.iter().map(|hit| {
         let entry = index.entry(hit.slot);
-        let terms =
-            ruleset.soft_filters.iter().map(|soft| soft_filter_term(ruleset, soft, &searcher, &entry.view())).collect();
+        let terms = ruleset
+            .soft_filters
+            .iter()
+            .map(|soft| soft_filter_term_of_advertisement(ruleset, soft, &searcher, &entry.view()))
+            .collect();
         (String::from_utf8(entry.advertisement.connect_data.to_vec()).unwrap(), hit.score, terms)
     });
     rows.collect()
@@ -275,7 +278,7 @@ async fn search_returns_the_sort_example_over_grpc() {
                 .expect("advertise");
             ids.insert(advertised.id().to_owned(), candidate);
         }
-        let mut searching = client.search_session(1, party_session(&[("searcher", sort.client.skill)]));
+        let mut searching = client.new_search(1, party_session(&[("searcher", sort.client.skill)]));
         assert_eq!(searching.search().await.expect("search").candidates.len(), 6);
         let measured = ids.iter().map(|(id, candidate)| (id.clone(), Some(candidate.raw.latency as f32)));
         let answer = searching.report_latency(pb::LatencyPhase::Quick, measured).await.expect("report");

@@ -31,7 +31,7 @@ async fn search_returns_rounded_distance_latency_and_score_terms() {
     let server = TestServer::start().await;
     let host_client = server.client_from(SEATTLE).await;
     let advertised = host_client.advertise(advertise_request(&[("host", 33.0)], 5)).await.expect("advertise");
-    let mut searching = server.client_from(LOS_ANGELES).await.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = server.client_from(LOS_ANGELES).await.new_search(1, party_session(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     let [candidate] = &*found.candidates else { panic!("one candidate: {found:?}") };
     assert_eq!(candidate.advertisement_id, advertised.id());
@@ -62,7 +62,7 @@ async fn search_returns_rounded_distance_latency_and_score_terms() {
 async fn forwarded_address_from_an_untrusted_peer_is_ignored() {
     let server = TestServer::start_with_config(|config| config.trusted_proxies = Vec::new()).await;
     server.client_from(SEATTLE).await.advertise(advertise_request(&[("host", 0.0)], 5)).await.expect("advertise");
-    let mut searching = server.client_from(LOS_ANGELES).await.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = server.client_from(LOS_ANGELES).await.new_search(1, party_session(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     let [candidate] = &*found.candidates else { panic!("one candidate: {found:?}") };
     assert_eq!((candidate.distance_miles, candidate.round_trip_ms), (None, None));
@@ -75,7 +75,7 @@ async fn forwarded_address_is_the_rightmost_untrusted_hop() {
     let server = TestServer::start().await;
     server.client_from(SEATTLE).await.advertise(advertise_request(&[("host", 0.0)], 5)).await.expect("advertise");
     let forged = format!("{SEATTLE}, {LOS_ANGELES}, 127.0.0.9");
-    let mut searching = server.client_from(&forged).await.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = server.client_from(&forged).await.new_search(1, party_session(&[("guest", 0.0)]));
     let miles = searching.search().await.expect("search").candidates[0].distance_miles.expect("known");
     assert!(miles > 900.0, "{miles}");
 }
@@ -107,7 +107,7 @@ async fn search_counts_refusals_by_rule_and_side() {
     .await;
     let mut searcher = party_session(&[("one", 0.0), ("two", 0.0)]);
     searcher.nat_type = Some(2);
-    let mut searching = client.search_session(1, searcher);
+    let mut searching = client.new_search(1, searcher);
     searching.exclude(&ids[1]);
     let found = searching.search().await.expect("search");
     let shown: Vec<&str> = found.candidates.iter().map(|candidate| &*candidate.advertisement_id).collect();
@@ -137,7 +137,7 @@ fn session_mut(request: &mut pb::MatchmakingUpdateAdvertisementRequest) -> &mut 
 async fn skill_limits_apply_at_the_waiting_time_of_each_side() {
     let server = TestServer::start().await;
     let client = server.client().await;
-    let mut early = client.search_session(1, party_session(&[("early", 250.0)]));
+    let mut early = client.new_search(1, party_session(&[("early", 250.0)]));
     early.search().await.expect("search");
     server.clock.advance_ms(10_000);
     client.advertise(advertise_request(&[("host", 0.0)], 5)).await.expect("advertise");
@@ -153,7 +153,7 @@ async fn skill_limits_apply_at_the_waiting_time_of_each_side() {
     assert_eq!((found.searching_for_ms, found.next_expansion_in_ms), (10_000, Some(5_000)), "latency is next");
 
     server.clock.advance_ms(10_000);
-    let mut late = client.search_session(1, party_session(&[("late", 250.0)]));
+    let mut late = client.new_search(1, party_session(&[("late", 250.0)]));
     let found = late.search().await.expect("search");
     assert_eq!(filter_refusal_count(&found, "skill", pb::RefusalSide::Searcher), 1, "{:?}", found.refusals);
     assert_eq!(
@@ -197,16 +197,16 @@ async fn search_separates_silos_and_advertisement_kinds() {
         [(Some(7), vec![seven.clone()]), (None, vec![none.clone()]), (Some(0), vec![none]), (Some(8), vec![])]
     {
         let searcher = pb::SessionCompositionData { silo_id: silo, ..party_session(&[("guest", 0.0)]) };
-        let found = client.search_session(1, searcher).search().await.expect("search");
+        let found = client.new_search(1, searcher).search().await.expect("search");
         let ids: Vec<String> = found.candidates.into_iter().map(|candidate| candidate.advertisement_id).collect();
         assert_eq!(ids, shown, "silo {silo:?}");
     }
     // Reserve checks silo and kind again, so a known id does not help.
-    let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     for id in [&seven, &game_server] {
         let error = searching.reserve(id).await.expect_err("another population");
-        assert_eq!(error.server_error().expect("a status").metadata["rule"], "silo", "{error}");
+        assert_eq!(error.as_server_error().expect("a status").metadata["rule"], "silo", "{error}");
     }
 }
 
@@ -227,15 +227,15 @@ async fn allowed_range_includes_its_ends() {
     };
     let mut advertised = client.advertise(request(vec![range(Some(-0.0), Some(100.0))])).await.expect("advertise");
     for (skill, shown) in [(0.0, true), (-0.0, true), (100.0, true), (-0.5, false), (100.5, false)] {
-        let found = client.search_session(1, party_session(&[("guest", skill)])).search().await.expect("search");
+        let found = client.new_search(1, party_session(&[("guest", skill)])).search().await.expect("search");
         assert_eq!(!found.candidates.is_empty(), shown, "skill {skill}");
         assert_eq!(filter_refusal_count(&found, "allowed_range", pb::RefusalSide::Advertiser), u32::from(!shown));
     }
     let mut without_skill = party_session(&[("guest", 0.0)]);
     without_skill.players[0].skill = None;
-    assert!(client.search_session(1, without_skill).search().await.expect("search").candidates.is_empty());
+    assert!(client.new_search(1, without_skill).search().await.expect("search").candidates.is_empty());
     advertised.replace_published(request(vec![range(None, Some(10.0))])).await.expect("update");
-    let found = client.search_session(1, party_session(&[("guest", -90.0)])).search().await.expect("search");
+    let found = client.new_search(1, party_session(&[("guest", -90.0)])).search().await.expect("search");
     assert_eq!(found.candidates.len(), 1);
     let wrong = [
         (range(None, None), "allowed_ranges[0]"),

@@ -1,6 +1,6 @@
 //! Number of allocations of a search.
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::pb;
 
@@ -36,7 +36,7 @@ async fn search_allocation_count_is_independent_of_candidates() {
                 connect_data: vec![7; 16],
                 ..Default::default()
             };
-            handler.update_advertisement(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
+            handler.update_advertisement(RequestReader::default(), &caller, wire).unwrap().wait().await.unwrap();
         }
     }
     let search = |silo| {
@@ -47,7 +47,7 @@ async fn search_allocation_count_is_independent_of_candidates() {
         };
         let mut bytes = Vec::new();
         let counted = allocation_counter::measure(|| {
-            let answer = handler.search(EntryPoint::default(), &caller, wire).unwrap();
+            let answer = handler.search(RequestReader::default(), &caller, wire).unwrap();
             bytes = answer.encode_to_vec();
         });
         (decoded_candidate_count(&bytes), counted.count_total)

@@ -93,7 +93,7 @@ async fn unknown_ruleset_hash_error_names_the_current_hash() {
         client.advertise(update).await.expect_err("unknown"),
     ];
     for error in errors {
-        let status = error.server_error().expect("a status");
+        let status = error.as_server_error().expect("a status");
         assert_eq!((status.code, status.reason.as_deref()), (Code::FailedPrecondition, Some("STALE_CONFIGURATION")));
         assert_eq!(status.metadata["current_hash"], current.to_string());
     }
@@ -124,7 +124,7 @@ async fn search_overrides_are_refused_unless_allowed() {
     let error =
         search_with_overrides(&server.client().await, Default::default()).await.expect_err("overrides are not allowed");
     assert_eq!(error.code(), Some(Code::PermissionDenied));
-    assert_eq!(error.server_error().expect("a status").reason.as_deref(), Some("OVERRIDES_FORBIDDEN"));
+    assert_eq!(error.as_server_error().expect("a status").reason.as_deref(), Some("OVERRIDES_FORBIDDEN"));
 }
 
 /// S1-12: allowed overrides change weights, limits, bounds and waiting time for one search only.

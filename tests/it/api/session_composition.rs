@@ -1,6 +1,6 @@
 //! Validation of session compositions: each rejected one with the path of the field and a message; and valid ones.
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::pb;
 use fireteam::domain::attribute::AttributeValue;
 use fireteam::domain::id::UserKey;
@@ -21,7 +21,7 @@ fn convert_session(change: impl FnOnce(&mut pb::SessionCompositionData)) -> Resu
     change(&mut composition);
     let wire =
         pb::SearchRequest { session_composition: Some(composition), matchmaking_set_id: Some(1), ..Default::default() };
-    match EntryPoint::default().search_command(&Caller::default(), wire) {
+    match RequestReader::default().search_command(&Caller::default(), wire) {
         Ok(search) => Ok(search.session),
         Err(rejection) => Err(rejection.fields.into_iter().map(|field| (field.path, field.message)).collect()),
     }
@@ -147,7 +147,7 @@ fn attributes_are_limited_in_number_and_length() {
         insert_attribute(wire, "maps", string_list_value(&["b", "a", "b"]));
     });
     let expected = vec![
-        ("maps".into(), AttributeValue::string_list(vec!["a".into(), "b".into()])),
+        ("maps".into(), AttributeValue::from_string_list(vec!["a".into(), "b".into()])),
         ("z".into(), AttributeValue::Number(2.0)),
     ];
     assert_eq!(session.unwrap().attributes, expected, "in name order, each string once");
@@ -188,7 +188,7 @@ fn field_errors_are_limited_to_sixteen() {
     let mut wire = pb::SearchRequest { matchmaking_set_id: Some(1), ..Default::default() };
     wire.session_composition = Some(pb::SessionCompositionData { players: players(1), ..Default::default() });
     wire.exclude_advertisement_ids = vec!["x".into(); 200];
-    let rejection = EntryPoint::default().search_command(&Caller::default(), wire).unwrap_err();
+    let rejection = RequestReader::default().search_command(&Caller::default(), wire).unwrap_err();
     assert_eq!(rejection.fields.len(), 16);
     assert!(rejection.message.ends_with("(and 199 more)"), "{}", rejection.message);
 }

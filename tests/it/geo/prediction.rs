@@ -12,7 +12,7 @@ mod vectors;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use fireteam::domain::latency::prediction::PlacePrecision;
+use fireteam::domain::latency::prediction::PairPrecision;
 use fireteam::domain::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
 use serde::Deserialize;
 
@@ -23,7 +23,7 @@ use measured_hosts::{FleetSize, LastMiles, MeasuredHosts};
 const FOLDS: u32 = 5;
 /// Fleets and conditions of the figures.
 const FLEET_SIZES: [FleetSize; 3] = [FleetSize::new(12, 8), FleetSize::new(16, 12), FleetSize::new(24, 12)];
-const CONDITIONS: [PlacePrecision; 3] = [PlacePrecision::Exact, PlacePrecision::Search, PlacePrecision::Queue];
+const CONDITIONS: [PairPrecision; 3] = [PairPrecision::Exact, PairPrecision::Search, PairPrecision::Queue];
 
 /// Figures of one way to search, by fold.
 struct FoldedFigures {
@@ -98,7 +98,7 @@ static FIGURES: LazyLock<Option<Vec<FoldedFigures>>> = LazyLock::new(|| {
     let conditions = CONDITIONS.into_iter().flat_map(|condition| FLEET_SIZES.map(|size| (condition, size)));
     let mut all: Vec<FoldedFigures> =
         conditions.map(|(condition, size)| folded(name_of(condition, size), condition, size, &none, 1)).collect();
-    let (search, size) = (PlacePrecision::Search, FleetSize::new(24, 12));
+    let (search, size) = (PairPrecision::Search, FleetSize::new(24, 12));
     all.push(folded(HOME.to_owned(), search, size, &home, 1));
     all.push(folded(SHIPPED.to_owned(), search, size, &none, PREDICTOR_V1.floors_min));
     let too_few = FleetSize::new(24, PREDICTOR_V1.floors_min - 1);
@@ -111,7 +111,7 @@ static FIGURES: LazyLock<Option<Vec<FoldedFigures>>> = LazyLock::new(|| {
 /// of three from 0.36 to 0.62 of that of geography.
 const HOME_SEEDS: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 
-fn name_of(condition: PlacePrecision, size: FleetSize) -> String {
+fn name_of(condition: PairPrecision, size: FleetSize) -> String {
     format!("{condition:?} {size}").to_lowercase()
 }
 
@@ -172,14 +172,14 @@ fn prediction_below_the_minimum_is_geography() {
 #[test]
 fn prediction_interval_holds_nine_of_ten_round_trips() {
     let names = CONDITIONS.into_iter().flat_map(|condition| FLEET_SIZES.map(|size| name_of(condition, size)));
-    for name in names.chain([HOME.to_owned(), SHIPPED.to_owned()]) {
-        let Some(figures) = folded(&name) else { return };
+    for setting_name in names.chain([HOME.to_owned(), SHIPPED.to_owned()]) {
+        let Some(figures) = folded(&setting_name) else { return };
         let (mean, worst) = (figures.mean(|it| it.interval_coverage), figures.least(|it| it.interval_coverage));
         let width_ms = figures.mean(|it| it.interval_width_p50);
         println!(
-            "LAT-3 {name}: interval covers {mean:.3}, goal 0.87 to 0.94; worst fold {worst:.3}, goal 0.81; width {width_ms:.0} ms"
+            "LAT-3 {setting_name}: interval covers {mean:.3}, goal 0.87 to 0.94; worst fold {worst:.3}, goal 0.81; width {width_ms:.0} ms"
         );
-        assert!((0.87..=0.94).contains(&mean) && 0.81 <= worst, "{name}: {mean}, worst fold {worst}");
+        assert!((0.87..=0.94).contains(&mean) && 0.81 <= worst, "{setting_name}: {mean}, worst fold {worst}");
     }
 }
 
@@ -215,7 +215,7 @@ fn prediction_figures_of_one_fold_equal_the_vectors() {
             let expected = &expected[&name];
             assert_eq!((found.pairs, found.sites), (expected.pairs, expected.sites), "{name}");
             // Cells of one grid may be equally far; the order of such hosts depends on rounding.
-            let has_ties = condition == PlacePrecision::Queue;
+            let has_ties = condition == PairPrecision::Queue;
             let tolerance_ms = if has_ties { 0.3 } else { ROUNDING_MS };
             expected.geography.assert_equals(&found.geography, tolerance_ms, &format!("{name}, geography"));
             expected.predicted.assert_equals(&found.predicted, ROUNDING_MS, &format!("{name}, predicted"));

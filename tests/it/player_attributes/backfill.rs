@@ -41,7 +41,7 @@ fn with_rank(session: &mut Option<pb::SessionCompositionData>, rank: f64) {
 async fn enter_of_level(client: &Client, name: &str, level: f64, rank: f64) -> Ticket {
     let mut request = enter(&[of_level(name, level)]);
     with_rank(&mut request.session_composition, rank);
-    client.enter(request).await.expect("enter")
+    client.enter_queue(request).await.expect("enter")
 }
 
 /// Guests who join in one pass are let in each by the values of the own party, as the pass did: together their levels are twice
@@ -104,7 +104,7 @@ async fn wait_for_refusal_by_roles(site: &PartySite, ticket: &mut Ticket) {
 
 /// Enters a player who wants these roles.
 async fn enter_who_wants(client: &Client, name: &str, roles: &[&str]) -> Ticket {
-    client.enter(enter(&[player_who_wants(name, roles)])).await.expect("enter")
+    client.enter_queue(enter(&[player_who_wants(name, roles)])).await.expect("enter")
 }
 
 /// Guests are seated in roles that are open, those that they want most first; who wants only a role that is taken waits. The host

@@ -65,7 +65,7 @@ pub(crate) fn advertise(players: &[pb::PlayerData], seats: i32) -> pb::Matchmaki
 
 /// Number of candidates that a party finds, and the rules that refused others; the kind of refusal where it is no rule.
 pub(crate) async fn found(client: &Client, players: &[pb::PlayerData]) -> (usize, Vec<String>) {
-    let answer = client.search_session(SET_ID, party(players)).search().await.expect("search");
+    let answer = client.new_search(SET_ID, party(players)).search().await.expect("search");
     let rule = |refusal: pb::RefusalCount| match refusal.kind() {
         pb::RefusalKind::Filter => refusal.rule,
         kind => kind.as_str_name().to_owned(),

@@ -68,10 +68,10 @@ async fn game_server_is_not_chosen_by_what_untrusted_players_state(site: PartySi
     let backend = site.backend().await;
     let host = backend.advertise(game_server("silver")).await.expect("advertise");
     site.servers[0].keep_hosting(site.backend().await, host.token().to_vec());
-    let mut liar = site.player("ann").await.enter(gold("ann")).await.expect("enter");
+    let mut liar = site.player("ann").await.enter_queue(gold("ann")).await.expect("enter");
     let ignored = [r#"attributes["tier"]"#, r#"players[0].attributes["vip"]"#];
     assert_eq!(liar.ignored_fields, ignored.map(|path| format!("session_composition.{path}")));
-    let _other = site.player("bob").await.enter(gold("bob")).await.expect("enter");
+    let _other = site.player("bob").await.enter_queue(gold("bob")).await.expect("enter");
     let found = wait_for_state(&mut liar, TicketState::Matched).await.found_match.expect("a match");
     let beat = pb::QueueHostHeartbeatRequest {
         advertisement_token: host.token().to_vec(),
@@ -83,9 +83,9 @@ async fn game_server_is_not_chosen_by_what_untrusted_players_state(site: PartySi
         assert_eq!(names(party.players[0].attributes.keys()), ["mount"], "{party:?}");
     }
 
-    let mut golden = backend.enter(gold("eve")).await.expect("enter");
+    let mut golden = backend.enter_queue(gold("eve")).await.expect("enter");
     assert!(golden.ignored_fields.is_empty());
-    let _other = backend.enter(gold("fay")).await.expect("enter");
+    let _other = backend.enter_queue(gold("fay")).await.expect("enter");
     wait_for_state(&mut golden, TicketState::Placing).await;
     let mut better = game_server("gold");
     better.session_composition.as_mut().expect("a session").players.clear();
@@ -109,12 +109,15 @@ async fn allocator_does_not_hear_what_untrusted_players_state(site: PartySite) {
     let header = site.issuer.authorization_header(Role::GameServer, "allocator");
     let mut allocator = TestAllocator::try_connect(address, Some(&header), any_match(4)).await.expect("registered");
     let _tickets = [
-        site.player("ann").await.enter(gold("ann")).await.expect("enter"),
-        site.player("bob").await.enter(gold("bob")).await.expect("enter"),
+        site.player("ann").await.enter_queue(gold("ann")).await.expect("enter"),
+        site.player("bob").await.enter_queue(gold("bob")).await.expect("enter"),
     ];
     assert_eq!(names(allocator.next_offer().await.attributes.keys()), ["mode"]);
     let backend = site.backend().await;
-    let _trusted = [backend.enter(gold("eve")).await.expect("enter"), backend.enter(gold("fay")).await.expect("enter")];
+    let _trusted = [
+        backend.enter_queue(gold("eve")).await.expect("enter"),
+        backend.enter_queue(gold("fay")).await.expect("enter"),
+    ];
     assert_eq!(names(allocator.next_offer().await.attributes.keys()), ["mode", "tier"]);
     site.shut_down().await;
 }

@@ -45,7 +45,7 @@ async fn wait_for_all(client: &Client, tickets: &[pb::TicketReference], state: T
     let mut last = Vec::new();
     wait_until("all tickets are in the state", async || {
         let request = pb::QueueHeartbeatRequest { tickets: tickets.to_vec(), ..Default::default() };
-        last = client.heartbeat(request).await.expect("heartbeat").statuses;
+        last = client.heartbeat_tickets(request).await.expect("heartbeat").statuses;
         last.iter().all(|status| status.state() == state)
     })
     .await;
@@ -62,7 +62,7 @@ async fn accept(client: &Client, tickets: &[pb::TicketReference], match_id: &str
             accept: true,
             user_ids: Vec::new(),
         };
-        client.respond(request).await.expect("respond");
+        client.respond_to_ready_check(request).await.expect("respond");
     }
 }
 
@@ -79,7 +79,7 @@ async fn play(site: &mut PartySite, party_size: usize, wanted: &[&str]) -> Vec<p
         let wish = |number: usize| wanted.get(number % wanted.len().max(1)).map_or(Vec::new(), |role| vec![*role]);
         let members: Vec<_> =
             (first..first + party_size).map(|number| player_who_wants(&name(number), &wish(number))).collect();
-        tickets.push(site.backend().await.enter(enter(&members)).await.expect("enter").reference());
+        tickets.push(site.backend().await.enter_queue(enter(&members)).await.expect("enter").reference());
     }
     drop(backend);
     let backend = site
@@ -91,7 +91,7 @@ async fn play(site: &mut PartySite, party_size: usize, wanted: &[&str]) -> Vec<p
     let (early, late) = tickets.split_at(PLAYERS / party_size / 2);
     accept(&backend, early, &id).await;
     let request = pb::QueueHeartbeatRequest { tickets: late[..1].to_vec(), ..Default::default() };
-    let status = backend.heartbeat(request).await.expect("heartbeat").statuses.remove(0);
+    let status = backend.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0);
     let accepted = status.found_match.expect("a match");
     assert_eq!((accepted.player_count as usize, accepted.accepted_count as usize), (PLAYERS, PLAYERS / 2));
     accept(&backend, late, &id).await;

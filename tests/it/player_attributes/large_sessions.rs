@@ -37,7 +37,7 @@ async fn session_of_120_seats_is_filled_by_searches(mut site: PartySite) {
     let mut hosted = backend.advertise(request).await.expect("advertise");
     let mut reservations = Vec::new();
     for first in (0..120).step_by(4) {
-        let mut searching = searcher.search_session(SET_ID, party(&players(first, 4, 20.0)));
+        let mut searching = searcher.new_search(SET_ID, party(&players(first, 4, 20.0)));
         let mut handle = String::new();
         wait_until("the session is found", async || {
             let candidates = searching.search().await.expect("search").candidates;
@@ -68,7 +68,7 @@ async fn session_of_120_seats_is_filled_by_searches(mut site: PartySite) {
         wait_until("seven seats are open", async || found(&searcher, &players(400, seats, 20.0)).await.0 == expected)
             .await;
     }
-    let answer = searcher.search_session(SET_ID, party(&late)).search().await.expect("search");
+    let answer = searcher.new_search(SET_ID, party(&late)).search().await.expect("search");
     assert_eq!(answer.candidates[0].party_size_composition, [vec![1], vec![4; 30]].concat());
     assert_eq!(found(&searcher, &players(400, 1, 31.0)).await, (0, vec!["level".to_owned()]), "far from the mean");
     site.shut_down().await;
@@ -82,7 +82,7 @@ async fn limits_of_large_sessions_are_named(site: PartySite) {
         let mut request = advertise(&all, 3);
         request.session_composition.as_mut().expect("a session").party_size_composition = parties.clone();
         let session = backend.advertise(request).await.expect("advertise");
-        let mut searching = searcher.search_session(SET_ID, party(&players(200, 3, 20.0)));
+        let mut searching = searcher.new_search(SET_ID, party(&players(200, 3, 20.0)));
         let mut candidates = Vec::new();
         wait_until("the session is found", async || {
             candidates = searching.search().await.expect("search").candidates;
@@ -98,9 +98,9 @@ async fn limits_of_large_sessions_are_named(site: PartySite) {
     let one_more = players(0, 129, 20.0);
     let refused = backend.advertise(advertise(&one_more, 3)).await.map(|made| made.id().to_owned());
     assert_field(refused, "session_composition.players", "129 entries; at most 128");
-    let refused = backend.enter(enter(&all[..65])).await.expect_err("refused");
+    let refused = backend.enter_queue(enter(&all[..65])).await.expect_err("refused");
     assert_eq!(reason(&refused), "PARTY_TOO_LARGE", "{refused}");
-    backend.enter(enter(&all[..64])).await.expect("a party of 64 may enter");
+    backend.enter_queue(enter(&all[..64])).await.expect("a party of 64 may enter");
     site.shut_down().await;
 }
 

@@ -41,19 +41,22 @@ async fn pairs_match_by_the_mean_of_their_players(mut site: PartySite) {
     let server = pb::MatchmakingUpdateAdvertisementRequest { kind: pb::AdvertisementKind::GameServer.into(), ..server };
     let backend = site.backend().await;
     let pair = [fighter("ann", 10.0, "monk"), fighter("bob", 800.0, "knight")];
-    let first = backend.enter(enter(&pair)).await.expect("enter");
+    let first = backend.enter_queue(enter(&pair)).await.expect("enter");
     let pair = [fighter("cid", 600.0, "monk"), fighter("dan", 800.0, "monk")];
-    let mut far = backend.enter(enter(&pair)).await.expect("enter");
+    let mut far = backend.enter_queue(enter(&pair)).await.expect("enter");
     wait_until("a pass refuses the pair", async || far.heartbeat().await.expect("heartbeat").blocking_rule == "damage")
         .await;
     let [first, far] = [first, far].map(|ticket| ticket.reference());
     drop(backend);
     site.restart_first().await;
     let backend = site.backend().await;
-    let mut third =
-        backend.enter(enter(&[fighter("eve", 350.0, "monk"), fighter("fay", 500.0, "bard")])).await.expect("enter");
+    let mut third = backend
+        .enter_queue(enter(&[fighter("eve", 350.0, "monk"), fighter("fay", 500.0, "bard")]))
+        .await
+        .expect("enter");
     wait_for_state(&mut third, TicketState::Placing).await;
-    let answer = backend.heartbeat(pb::QueueHeartbeatRequest { tickets: vec![first, far], ..Default::default() }).await;
+    let answer =
+        backend.heartbeat_tickets(pb::QueueHeartbeatRequest { tickets: vec![first, far], ..Default::default() }).await;
     let states: Vec<TicketState> = answer.expect("heartbeat").statuses.iter().map(|status| status.state()).collect();
     assert_eq!(states, [TicketState::Placing, TicketState::Waiting], "the pair of 700 still waits");
 
@@ -89,10 +92,10 @@ async fn repeated_enter_compares_the_attributes_of_players(site: PartySite) {
             ..enter(&[player("ann", &attributes), player("bob", &[])])
         }
     };
-    let first = backend.enter(request(&[10.0])).await.expect("enter");
-    assert_eq!(backend.enter(request(&[10.0])).await.expect("enter").id(), first.id());
+    let first = backend.enter_queue(request(&[10.0])).await.expect("enter");
+    assert_eq!(backend.enter_queue(request(&[10.0])).await.expect("enter").id(), first.id());
     for other in [request(&[11.0]), request(&[])] {
-        let refused = backend.enter(other).await.expect_err("refused");
+        let refused = backend.enter_queue(other).await.expect_err("refused");
         assert_eq!(reason(&refused), "IDEMPOTENCY_KEY_REUSED", "{refused}");
     }
     site.shut_down().await;
@@ -102,15 +105,15 @@ async fn repeated_enter_compares_the_attributes_of_players(site: PartySite) {
 /// member who leaves ends the ticket for the party, as without attributes.
 async fn untrusted_attribute_of_a_waiting_player_is_ignored(site: PartySite) {
     let of_client = [player("ann", &[("characters", list(&["monk"])), ("cheater", flag(false))])];
-    let mut lie = site.player("ann").await.enter(enter(&of_client)).await.expect("enter");
+    let mut lie = site.player("ann").await.enter_queue(enter(&of_client)).await.expect("enter");
     assert_eq!(lie.ignored_fields, [r#"session_composition.players[0].attributes["cheater"]"#]);
     assert!(lie.leave().await.expect("leave"));
     let backend = site.backend().await;
     let cheaters = [player("eve", &[("characters", list(&["monk"])), ("cheater", flag(true))]), player("fay", &[])];
-    let mut cheaters_alone = backend.enter(enter(&cheaters)).await.expect("enter");
+    let mut cheaters_alone = backend.enter_queue(enter(&cheaters)).await.expect("enter");
     assert!(cheaters_alone.ignored_fields.is_empty());
     assert!(cheaters_alone.leave_for_players(vec!["fay".to_owned()]).await.expect("leave"), "the ticket ends");
-    let mut again = backend.enter(enter(&cheaters[..1])).await.expect("eve alone has other values");
+    let mut again = backend.enter_queue(enter(&cheaters[..1])).await.expect("eve alone has other values");
     assert_eq!(again.heartbeat().await.expect("heartbeat").state(), TicketState::Waiting);
     site.shut_down().await;
 }

@@ -31,7 +31,7 @@ async fn roles_of(ticket: &mut Ticket) -> Vec<String> {
 async fn enter_all(site: &PartySite, client: &Client, parties: &[&[pb::PlayerData]]) -> Vec<Ticket> {
     let mut tickets = Vec::new();
     for players in parties {
-        tickets.push(client.enter(enter(players)).await.expect("enter"));
+        tickets.push(client.enter_queue(enter(players)).await.expect("enter"));
         site.clock.advance_ms(10);
     }
     tickets
@@ -41,7 +41,7 @@ async fn enter_all(site: &PartySite, client: &Client, parties: &[&[pb::PlayerDat
 /// who has none takes what is left. The roles are stored with the ticket: a restart between the entries changes nothing.
 async fn party_is_seated_in_the_roles_that_its_players_want(mut site: PartySite) {
     let wants = player_who_wants;
-    let first = site.backend().await.enter(enter(&[wants("tan", &["tank"]), wants("hea", &["healer"])])).await;
+    let first = site.backend().await.enter_queue(enter(&[wants("tan", &["tank"]), wants("hea", &["healer"])])).await;
     let first = first.expect("enter").reference();
     site.restart_first().await;
     let backend = site.backend().await;
@@ -57,7 +57,7 @@ async fn party_is_seated_in_the_roles_that_its_players_want(mut site: PartySite)
         own.extend(roles_of(ticket).await);
     }
     let request = pb::QueueHeartbeatRequest { tickets: vec![first], ..Default::default() };
-    let status = backend.heartbeat(request).await.expect("heartbeat").statuses.remove(0);
+    let status = backend.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0);
     let of_first: Vec<String> =
         status.found_match.expect("a match").own_players.into_iter().map(|player| player.team_role).collect();
     // Without wishes, the first player would heal.
@@ -109,10 +109,10 @@ async fn impossible_roles_are_refused_when_the_party_enters(site: PartySite) {
         (vec![wants("ann", &["tank"]), wants("bob", &["tank"])], "players", "want roles that no team has together"),
     ];
     for (players, field, message) in cases {
-        let refused = backend.enter(enter(&players)).await.map(|ticket| ticket.id().to_owned());
+        let refused = backend.enter_queue(enter(&players)).await.map(|ticket| ticket.id().to_owned());
         assert_field(refused, &format!("session_composition.{field}"), message);
     }
-    backend.enter(enter(&[wants("ann", &["tank", "healer"]), wants("bob", &["tank"])])).await.expect("enter");
+    backend.enter_queue(enter(&[wants("ann", &["tank", "healer"]), wants("bob", &["tank"])])).await.expect("enter");
     site.shut_down().await;
 }
 
@@ -121,11 +121,11 @@ async fn untrusted_roles_of_players_are_ignored(site: PartySite) {
     let ann = site.player("ann").await;
     // No team has two tanks, so the wish would be refused if it counted.
     let players = [player_who_wants("ann", &["tank"]), player_who_wants("bob", &["tank"])];
-    let mut ticket = ann.enter(enter(&players)).await.expect("enter");
+    let mut ticket = ann.enter_queue(enter(&players)).await.expect("enter");
     let ignored = [0, 1].map(|index| format!("session_composition.players[{index}].roles"));
     assert_eq!(ticket.ignored_fields, ignored);
     assert!(ticket.leave().await.expect("leave"));
-    let refused = site.backend().await.enter(enter(&players)).await.map(|ticket| ticket.id().to_owned());
+    let refused = site.backend().await.enter_queue(enter(&players)).await.map(|ticket| ticket.id().to_owned());
     assert_field(refused, "session_composition.players", "want roles that no team has together");
     site.shut_down().await;
 }
@@ -140,13 +140,13 @@ async fn party_that_offers_too_few_roles_is_refused(site: PartySite) {
         request
     };
     let pair = [player("ann", &[]), player("bob", &[])];
-    let refused = backend.enter(offering(&["tank"], &pair)).await.map(|ticket| ticket.id().to_owned());
+    let refused = backend.enter_queue(offering(&["tank"], &pair)).await.map(|ticket| ticket.id().to_owned());
     assert_field(refused, r#"session_composition.attributes["offers"]"#, "that no team has for all players");
     // One wants to be the tank, and the other offers nothing else.
     let mixed = [player_who_wants("ann", &["tank"]), player("bob", &[])];
-    let refused = backend.enter(offering(&["tank"], &mixed)).await.map(|ticket| ticket.id().to_owned());
+    let refused = backend.enter_queue(offering(&["tank"], &mixed)).await.map(|ticket| ticket.id().to_owned());
     assert_field(refused, "session_composition.players", "want roles that no team has together");
-    backend.enter(offering(&["tank", "damage"], &mixed)).await.expect("enter");
+    backend.enter_queue(offering(&["tank", "damage"], &mixed)).await.expect("enter");
     site.shut_down().await;
 }
 
@@ -162,7 +162,7 @@ async fn few_tanks_are_divided_between_large_teams(site: PartySite) {
             _ => ("damage", 1.0),
         };
         let one = pb::PlayerData { skill: Some(skill), ..player_who_wants(&format!("p{index}"), &[role]) };
-        tickets.push(backend.enter(enter(&[one])).await.expect("enter"));
+        tickets.push(backend.enter_queue(enter(&[one])).await.expect("enter"));
     }
     let mut tanks = [0; 2];
     for ticket in &mut tickets {

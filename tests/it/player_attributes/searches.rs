@@ -129,7 +129,7 @@ async fn untrusted_attribute_of_a_player_is_ignored(site: PartySite) {
     wait_for_found(&other, &[veteran("eve", true)], (1, &[])).await;
     assert_eq!(found(&other, &[veteran("eve", false)]).await.0, 0, "another partition");
     let liar = site.player_elsewhere("sam").await;
-    let answer = liar.search_session(SET_ID, party(&[veteran("sam", false)])).search().await.expect("search");
+    let answer = liar.new_search(SET_ID, party(&[veteran("sam", false)])).search().await.expect("search");
     assert_eq!(answer.ignored_fields, [r#"session_composition.players[0].attributes["veteran"]"#]);
     assert_eq!(answer.candidates.len(), 1, "as if nothing was stated: {answer:?}");
     site.shut_down().await;
@@ -172,13 +172,13 @@ async fn invalid_attributes_of_players_name_their_field(site: PartySite) {
     ];
     for (players, field, message) in cases {
         let field = format!("session_composition.{field}");
-        assert_field(client.search_session(SET_ID, party(&players)).search().await, &field, message);
+        assert_field(client.new_search(SET_ID, party(&players)).search().await, &field, message);
         assert_field(client.advertise(advertise(&players, 4)).await.map(|made| made.id().to_owned()), &field, message);
     }
     let mut of_party = party(&[player("sam", &[])]);
     of_party.attributes =
         BTreeMap::from([("damage".to_owned(), pb::AttributeValue { value: Some(number(1.0)) })]).into_iter().collect();
-    let refused = client.search_session(SET_ID, of_party).search().await;
+    let refused = client.new_search(SET_ID, of_party).search().await;
     assert_field(refused, r#"session_composition.attributes["damage"]"#, "set it in players[].attributes");
     site.shut_down().await;
 }

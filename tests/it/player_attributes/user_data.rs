@@ -38,7 +38,7 @@ async fn export_and_erasure_know_attributes_of_players(mut site: PartySite) {
         ..player("ann", &[("characters", list(&["knight", "monk"])), ("damage", number(400.0))])
     };
     let bob = player("bob", &[("damage", number(300.0))]);
-    backend.enter(enter(&[ann.clone(), bob.clone()])).await.expect("enter");
+    backend.enter_queue(enter(&[ann.clone(), bob.clone()])).await.expect("enter");
     backend.advertise(advertise(&[ann, bob], 2)).await.expect("advertise");
     let sam = [player("sam", &[("damage", number(1.0))])];
     let searcher = site.player_elsewhere("sam").await;

@@ -293,7 +293,7 @@ async fn allocation_is_for_game_servers_and_its_tokens_for_their_owners() {
     let mut tickets = Vec::new();
     for name in ["ann", "bob"] {
         let client = issuer.client_with_token(&server, Role::Client, name).await;
-        tickets.push(client.enter(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter"));
+        tickets.push(client.enter_queue(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter"));
     }
     let offer = allocator.next_offer().await;
     let stranger = header(&issuer, Role::GameServer, "stranger");
@@ -366,14 +366,14 @@ async fn allocation_messages_that_are_wrong_name_the_field() {
 
 async fn enter_at(server: &ServerProcess, name: &str) -> (Client, Ticket) {
     let client = server.client().await;
-    let ticket = client.enter(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter");
+    let ticket = client.enter_queue(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter");
     (client, ticket)
 }
 
 async fn wait_for_place((client, ticket): &(Client, Ticket)) {
     wait_until("the match has a place", async || {
         let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-        client.heartbeat(request).await.expect("heartbeat").statuses[0].state() == TicketState::Matched
+        client.heartbeat_tickets(request).await.expect("heartbeat").statuses[0].state() == TicketState::Matched
     })
     .await;
 }
@@ -472,7 +472,7 @@ async fn allocation_offer_survives_a_restart() {
         let mut after = allocator(&server).await;
         assert_eq!(after.place(&offer, "a place").await, AnswerOutcome::Accepted);
         let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ticket], ..Default::default() };
-        let statuses = server.client().await.heartbeat(heartbeat).await.expect("heartbeat").statuses;
+        let statuses = server.client().await.heartbeat_tickets(heartbeat).await.expect("heartbeat").statuses;
         assert_eq!(statuses[0].state(), TicketState::Matched);
     }
 }

@@ -54,13 +54,13 @@ async fn start_on_postgres(database: &TestDatabase, clock: &Arc<TestClock>, fold
 }
 
 async fn enter(server: &TestServer, user: &str, skill: f64) -> Ticket {
-    server.client().await.enter(enter_request(SET_ID, &[(user, skill)])).await.expect("enter")
+    server.client().await.enter_queue(enter_request(SET_ID, &[(user, skill)])).await.expect("enter")
 }
 
 /// Heartbeat of a ticket at any server.
 async fn status_of(server: &TestServer, ticket: &Ticket) -> pb::TicketStatus {
     let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-    server.client().await.heartbeat(request).await.expect("heartbeat").statuses.remove(0)
+    server.client().await.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0)
 }
 
 async fn wait_for_state(server: &TestServer, ticket: &Ticket, state: TicketState) -> pb::TicketStatus {
@@ -82,7 +82,7 @@ async fn respond(server: &TestServer, ticket: &Ticket, match_id: &str) {
         accept: true,
         user_ids: Vec::new(),
     };
-    server.client().await.respond(request).await.expect("respond");
+    server.client().await.respond_to_ready_check(request).await.expect("respond");
 }
 
 /// Two tickets in a ready check, and its id.
@@ -155,7 +155,7 @@ async fn waiting_tickets_survive_a_long_restart(server: TestServer) {
 async fn wait_for_expiry(server: &TestServer, user: &str, ticket: &Ticket) {
     let client = server.client().await;
     wait_until("the player can enter again", async || {
-        client.enter(enter_request(SET_ID, &[(user, 45.0)])).await.is_ok()
+        client.enter_queue(enter_request(SET_ID, &[(user, 45.0)])).await.is_ok()
     })
     .await;
     assert_eq!(status_of(server, ticket).await.end_reason(), TicketEndReason::Expired);
@@ -221,7 +221,7 @@ async fn refused_writes_extend_every_deadline(
         ..Default::default()
     };
     let client = server.client().await.with_retry_policy(RetryPolicy::NEVER);
-    let refused = client.respond(request).await.expect_err("the store refuses writes");
+    let refused = client.respond_to_ready_check(request).await.expect_err("the store refuses writes");
     assert_eq!(refused.code(), Some(tonic::Code::Unavailable), "{refused}");
     server.clock.advance_ms(2 * TICKET_TTL_MS);
     outage_end.await;

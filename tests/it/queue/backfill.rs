@@ -140,7 +140,7 @@ async fn backfill_judges_guests_with_those_who_are_still_joining() {
     let mut third = QueuedParty::enter(&server, SET_ID, &[("third", 0.0)]).await;
     assert_ne!(refusing_rule(&mut third).await, "quality", "both seats are promised");
     // A guest who declines gives the seat back.
-    second.ticket.respond(&other.match_id, false).await.expect("decline");
+    second.ticket.respond_to_ready_check(&other.match_id, false).await.expect("decline");
     assert_eq!(third.wait_for_state(TicketState::Proposed).await.found_match.expect("a match").team, 1);
 }
 
@@ -190,7 +190,7 @@ async fn backfill_judges_a_session_of_another_server() {
 }
 
 async fn keep_hosting(client: Client, advertisement_token: Vec<u8>) {
-    let mut host = MatchHost::with_token(client, advertisement_token);
+    let mut host = MatchHost::from_advertisement_token(client, advertisement_token);
     loop {
         let _ = host.heartbeat().await;
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -215,5 +215,5 @@ async fn team_that_the_ruleset_lacks_is_refused() {
     }
     let mut entering = enter_request(SET_ID, &[("ann", 0.0)]);
     entering.session_composition.as_mut().expect("a party").players[0].team = Some(9);
-    client.enter(entering).await.expect("ignored");
+    client.enter_queue(entering).await.expect("ignored");
 }

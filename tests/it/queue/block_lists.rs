@@ -47,7 +47,7 @@ fn advertised(host: &str) -> pb::MatchmakingUpdateAdvertisementRequest {
 /// Number of sessions that a searcher finds, at the last server. What is hidden is counted nowhere.
 async fn found(site: &PartySite, searcher: &str) -> usize {
     let client = site.player_elsewhere(searcher).await;
-    let mut search = client.search_session(SET_ID, party_session(&[(searcher, 20.0)]));
+    let mut search = client.new_search(SET_ID, party_session(&[(searcher, 20.0)]));
     let answer = search.search().await.expect("search");
     assert_eq!((answer.evaluated as usize, answer.refusals.len()), (answer.candidates.len(), 0), "{answer:?}");
     answer.candidates.len()
@@ -114,7 +114,7 @@ async fn block_list_hides_a_host_both_ways(mut site: PartySite) {
         wait_for_found(&site, searcher, 1).await;
     }
     let gus = site.player_elsewhere("gus").await;
-    let mut searched = gus.search_session(SET_ID, party_session(&[("gus", 20.0)]));
+    let mut searched = gus.new_search(SET_ID, party_session(&[("gus", 20.0)]));
     assert_eq!(searched.search().await.expect("search").candidates.len(), 1);
 
     hana.update_block_list(add(&["gus"])).await.expect("block");
@@ -125,7 +125,7 @@ async fn block_list_hides_a_host_both_ways(mut site: PartySite) {
     let mut party = party_session(&[("ida", 20.0), ("gus", 20.0)]);
     party.players[1].consent_token = token;
     let ida = site.player_elsewhere("ida").await;
-    assert_eq!(ida.search_session(SET_ID, party).search().await.expect("search").candidates.len(), 0, "a member");
+    assert_eq!(ida.new_search(SET_ID, party).search().await.expect("search").candidates.len(), 0, "a member");
     assert_eq!(explained(&site, "gus").await, [("avoid".to_owned(), 1)]);
 
     hana.update_block_list(remove(&["gus"])).await.expect("unblock");
@@ -134,19 +134,19 @@ async fn block_list_hides_a_host_both_ways(mut site: PartySite) {
     gus.update_block_list(add(&["hana", "jon", "kim", "lea"])).await.expect("block the host");
     assert_eq!(found(&site, "gus").await, 0, "at once where it was written");
     wait_until("the other server knows it", async || {
-        let mut search = site.player("gus").await.search_session(SET_ID, party_session(&[("gus", 20.0)]));
+        let mut search = site.player("gus").await.new_search(SET_ID, party_session(&[("gus", 20.0)]));
         search.search().await.expect("search").candidates.is_empty()
     })
     .await;
     site.restart_first().await;
-    let mut search = site.player("gus").await.search_session(SET_ID, party_session(&[("gus", 20.0)]));
+    let mut search = site.player("gus").await.new_search(SET_ID, party_session(&[("gus", 20.0)]));
     assert_eq!(search.search().await.expect("search").candidates.len(), 0, "after a restart");
 
     // A player with a reserved seat hides the session as well.
     let (gus, ida) = (site.player_elsewhere("gus").await, site.player_elsewhere("ida").await);
     gus.update_block_list(pb::MatchmakingUpdateBlockListRequest { replace: true, ..add(&["ida"]) }).await.expect("ida");
     wait_for_found(&site, "gus", 1).await;
-    let mut joining = ida.search_session(SET_ID, party_session(&[("ida", 20.0)]));
+    let mut joining = ida.new_search(SET_ID, party_session(&[("ida", 20.0)]));
     assert_eq!(joining.search().await.expect("search").candidates.len(), 1);
     let seat = joining.reserve(hosted.id()).await.expect("a seat");
     wait_for_found(&site, "gus", 0).await;
@@ -165,7 +165,7 @@ async fn assert_hidden(client: &Client, searched: &mut fireteam_client::SearchSe
     }
     assert_eq!(errors[0].1, "ADVERTISEMENT_NOT_FOUND");
     assert_eq!(errors[0], errors[1]);
-    let search = client.search_session(SET_ID, party_session(&[("gus", 20.0)])).search().await.expect("search");
+    let search = client.new_search(SET_ID, party_session(&[("gus", 20.0)])).search().await.expect("search");
     let report = pb::MatchmakingReportLatencyRequest {
         search_token: search.search_token,
         phase: pb::LatencyPhase::Quick.into(),
@@ -198,8 +198,8 @@ async fn block_list_reaches_waiting_tickets(site: PartySite) {
     let (ana, ben) = (site.player("ana").await, site.player_elsewhere("ben").await);
     ben.update_block_list(add(&["ana"])).await.expect("block");
     let mut waiting = [
-        ana.enter(enter_request(SET_ID, &[("ana", 20.0)])).await.expect("enter"),
-        ben.enter(enter_request(SET_ID, &[("ben", 20.0)])).await.expect("enter"),
+        ana.enter_queue(enter_request(SET_ID, &[("ana", 20.0)])).await.expect("enter"),
+        ben.enter_queue(enter_request(SET_ID, &[("ben", 20.0)])).await.expect("enter"),
     ];
     wait_until("a pass has refused the pair", async || {
         let rules = told_rules(&mut waiting).await;
@@ -209,7 +209,7 @@ async fn block_list_reaches_waiting_tickets(site: PartySite) {
     .await;
     // Of two who wait, one blocks a third before it enters; the other gets the match.
     ana.update_block_list(add(&["cyd"])).await.expect("block");
-    let cyd = site.player("cyd").await.enter(enter_request(SET_ID, &[("cyd", 20.0)])).await.expect("enter");
+    let cyd = site.player("cyd").await.enter_queue(enter_request(SET_ID, &[("cyd", 20.0)])).await.expect("enter");
     let [mut of_ana, mut of_ben] = waiting;
     let mut of_cyd = [cyd];
     wait_until("ben and cyd play", async || {
@@ -224,7 +224,7 @@ async fn block_list_reaches_waiting_tickets(site: PartySite) {
     // The list of one who waits changes in both directions.
     ana.update_block_list(add(&["dan"])).await.expect("block");
     let of_dan =
-        site.player_elsewhere("dan").await.enter(enter_request(SET_ID, &[("dan", 20.0)])).await.expect("enter");
+        site.player_elsewhere("dan").await.enter_queue(enter_request(SET_ID, &[("dan", 20.0)])).await.expect("enter");
     let mut waiting = [of_ana, of_dan];
     wait_until("a pass has refused the pair", async || told_rules(&mut waiting).await.contains(&"team".to_owned()))
         .await;
@@ -323,7 +323,7 @@ async fn block_list_holds_in_each_set_that_asks() {
     let block = pb::MatchmakingUpdateBlockListRequest { user_id: "hana".into(), ..add(&["gus"]) };
     client.update_block_list(block).await.expect("block");
     let found = async |id: u32, searcher: &str| {
-        let mut search = client.search_session(id, party_session(&[(searcher, 0.0)]));
+        let mut search = client.new_search(id, party_session(&[(searcher, 0.0)]));
         search.search().await.expect("search").candidates.len()
     };
     for id in [21, 22, 23] {
@@ -335,8 +335,8 @@ async fn block_list_holds_in_each_set_that_asks() {
         assert_eq!(found(id, "ida").await, 1, "set {id}");
         assert_eq!(found(id, "gus").await, usize::from(id == 22), "set {id}");
     }
-    let mut gus = client.enter(enter_request(23, &[("gus", 0.0)])).await.expect("enter");
-    let mut ida = client.enter(enter_request(23, &[("ida", 0.0)])).await.expect("enter");
+    let mut gus = client.enter_queue(enter_request(23, &[("gus", 0.0)])).await.expect("enter");
+    let mut ida = client.enter_queue(enter_request(23, &[("ida", 0.0)])).await.expect("enter");
     wait_until("ida gets a seat", async || {
         gus.heartbeat().await.expect("heartbeat");
         ida.heartbeat().await.expect("heartbeat").state() != TicketState::Waiting

@@ -26,7 +26,7 @@ fn skirmish() -> String {
 }
 
 async fn enter(client: &Client, name: &str) -> Ticket {
-    client.enter(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter")
+    client.enter_queue(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter")
 }
 
 /// Players accept their match.
@@ -34,7 +34,7 @@ async fn accept(tickets: &mut [Ticket]) -> pb::MatchStatus {
     let mut found = None;
     for ticket in tickets {
         let proposed = wait_for_state(ticket, TicketState::Proposed).await.found_match.expect("a match");
-        ticket.respond(&proposed.match_id, true).await.expect("accept");
+        ticket.respond_to_ready_check(&proposed.match_id, true).await.expect("accept");
         found = Some(proposed);
     }
     found.expect("a match")
@@ -104,11 +104,11 @@ async fn match_with_bots_that_a_player_declines_is_made_again(site: PartySite) {
     wait_until("two are too few", async || tickets[0].heartbeat().await.expect("heartbeat").blocking_rule == "team")
         .await;
     let others = enter_request(SET_ID, &["one", "two", "three"].map(|name| (name, 20.0)));
-    tickets.push(backend.enter(others).await.expect("enter"));
+    tickets.push(backend.enter_queue(others).await.expect("enter"));
     let proposed = wait_for_state(&mut tickets[2], TicketState::Proposed).await.found_match.expect("a match");
     // Five players: the party is a team of its own, and one bot plays beside the other two.
     assert_eq!((proposed.player_count, proposed.bots_by_team.iter().copied().max()), (5, Some(1)));
-    tickets[0].respond(&proposed.match_id, false).await.expect("decline");
+    tickets[0].respond_to_ready_check(&proposed.match_id, false).await.expect("decline");
     wait_until("the party has another match", async || {
         let status = tickets[2].heartbeat().await.expect("heartbeat");
         status.found_match.as_ref().is_some_and(|found| found.match_id != proposed.match_id && found.player_count == 4)

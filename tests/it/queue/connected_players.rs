@@ -38,7 +38,7 @@ pub(super) async fn report_connected(client: &Client, users: &[&str], sets: &[u3
         connected_matchmaking_set_ids: sets.to_vec(),
         ..Default::default()
     };
-    client.heartbeat(request).await.expect("heartbeat");
+    client.heartbeat_tickets(request).await.expect("heartbeat");
 }
 
 /// Gate reason in the explanation of a ticket.
@@ -53,7 +53,7 @@ async fn gate_does_not_count_the_players_of_another_set() {
     let server = start_queue_server(&[&gated_ruleset(), &crowd_ruleset()]).await;
     let client = server.client().await;
     for number in 0..30 {
-        client.enter(enter_request(CROWD, &[(&format!("crowd {number}"), 20.0)])).await.expect("enter");
+        client.enter_queue(enter_request(CROWD, &[(&format!("crowd {number}"), 20.0)])).await.expect("enter");
     }
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
@@ -79,7 +79,7 @@ async fn gate_counts_the_players_whose_heartbeat_names_the_set() {
     assert_eq!(gate_reason(&mut operator, ann.ticket.id()).await, Some(GateReason::TooFewWaiting), "one of three");
     server.clock.advance_ms(30_000);
     client
-        .heartbeat(pb::QueueHeartbeatRequest { tickets: vec![ann.ticket.reference()], ..Default::default() })
+        .heartbeat_tickets(pb::QueueHeartbeatRequest { tickets: vec![ann.ticket.reference()], ..Default::default() })
         .await
         .expect("heartbeat");
     assert_eq!(gate_reason(&mut operator, ann.ticket.id()).await, Some(GateReason::Unspecified), "they expired");
@@ -110,8 +110,8 @@ async fn heartbeat_with_too_many_sets_is_refused() {
         connected_matchmaking_set_ids: (1..=sets).collect(),
         ..Default::default()
     };
-    client.heartbeat(request(16)).await.expect("sixteen sets");
-    let refused = client.heartbeat(request(17)).await.expect_err("too many sets");
+    client.heartbeat_tickets(request(16)).await.expect("sixteen sets");
+    let refused = client.heartbeat_tickets(request(17)).await.expect_err("too many sets");
     assert_eq!(refused.code(), Some(Code::InvalidArgument), "{refused}");
     assert_eq!(refused.fields()[0].field, "connected_matchmaking_set_ids");
 }
@@ -131,8 +131,9 @@ async fn gate_counts_the_connected_players_of_all_servers() {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.operator_address)).expect("an address");
         operators.push(OperatorServiceClient::new(endpoint.connect().await.expect("connect")));
     }
-    let enter =
-        async |client: &Client, name: &str| client.enter(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter");
+    let enter = async |client: &Client, name: &str| {
+        client.enter_queue(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter")
+    };
     // Of another set, so that they never count here.
     report_connected(&client, &["dan", "eve", "fay", "gus", "hal", "ida"], &[CROWD]).await;
     let ann = enter(&client, "ann").await;
@@ -150,7 +151,7 @@ async fn gate_counts_the_connected_players_of_all_servers() {
     for (client, ticket) in [(&client, &ann), (&other_client, &joe)] {
         wait_until("two of four are enough", async || {
             let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-            client.heartbeat(request).await.expect("heartbeat").statuses[0].state() == TicketState::Matched
+            client.heartbeat_tickets(request).await.expect("heartbeat").statuses[0].state() == TicketState::Matched
         })
         .await;
     }

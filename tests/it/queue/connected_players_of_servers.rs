@@ -81,13 +81,13 @@ async fn gate_counts_a_player_of_two_servers_once() {
     for backend in &backends(&site).await {
         report_connected(backend, &["ann", "bob", "dan", "eve", "fay"], &[SET_ID]).await;
     }
-    let ann = site.player("ann").await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let ann = site.player("ann").await.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     let mut bob =
-        site.player_elsewhere("bob").await.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
+        site.player_elsewhere("bob").await.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
     wait_for_exchange(&site).await;
     wait_for_gate(&site, &ann, GateReason::TooFewWaiting).await;
     assert_eq!(bob.heartbeat().await.expect("heartbeat").state(), TicketState::Waiting);
-    let mut cid = site.player("cid").await.enter(enter_request(SET_ID, &[("cid", 20.0)])).await.expect("enter");
+    let mut cid = site.player("cid").await.enter_queue(enter_request(SET_ID, &[("cid", 20.0)])).await.expect("enter");
     wait_until("three of six are enough", async || {
         let mut matched = 0;
         for ticket in [&mut bob, &mut cid] {
@@ -111,7 +111,7 @@ async fn player_of_two_servers_is_connected_until_both_have_heard_nothing() {
         report_connected(backend, &["dan", "eve"], &[SET_ID]).await;
     }
     let mut ann =
-        site.player_elsewhere("ann").await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+        site.player_elsewhere("ann").await.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     wait_for_lists(&site, 5).await;
     wait_for_gate(&site, &ann, GateReason::TooFewWaiting).await;
     site.clock.advance_ms(20_000);
@@ -137,7 +137,7 @@ async fn player_of_two_servers_is_connected_until_both_have_heard_nothing() {
     // One of two waits.
     wait_for_lists(&site, 3).await;
     wait_for_gate(&site, &ann, GateReason::Unspecified).await;
-    let mut bob = site.player("bob").await.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
+    let mut bob = site.player("bob").await.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
     wait_for_state(&mut bob, TicketState::Matched).await;
     site.shut_down().await;
 }
@@ -155,7 +155,7 @@ async fn players_of_a_killed_server_are_forgotten() {
     let (client, other_client) = (here.client().await, there.client().await);
     let endpoint = Endpoint::from_shared(format!("http://{}", here.operator_address)).expect("an address");
     let mut operator = OperatorServiceClient::new(endpoint.connect().await.expect("connect"));
-    let ann = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let ann = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     let keep_connected = async || {
         let request = pb::QueueHeartbeatRequest {
             tickets: vec![ann.reference()],
@@ -163,7 +163,7 @@ async fn players_of_a_killed_server_are_forgotten() {
             connected_matchmaking_set_ids: vec![SET_ID],
             ..Default::default()
         };
-        client.heartbeat(request).await.expect("heartbeat");
+        client.heartbeat_tickets(request).await.expect("heartbeat");
     };
     let mut wait_for = async |reason: GateReason| {
         wait_until("the gate changes", async || {

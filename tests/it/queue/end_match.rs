@@ -113,8 +113,8 @@ async fn end_match_during_a_ready_check_is_refused() {
     };
     let refused = host_client.end_match(unrelated.clone()).await.expect_err("the match is on no server");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
-    ann.ticket.respond(&id, true).await.expect("accept");
-    bob.ticket.respond(&id, true).await.expect("accept");
+    ann.ticket.respond_to_ready_check(&id, true).await.expect("accept");
+    bob.ticket.respond_to_ready_check(&id, true).await.expect("accept");
     ann.wait_for_state(TicketState::Matched).await;
     assert_eq!(
         host_client.end_match(unrelated).await.expect_err("still on no server").code(),

@@ -127,12 +127,12 @@ async fn status_and_explanation_name_the_same_rule() {
 /// Only one of two servers runs a queue's passes and has the rule in the status; each of them explains the ticket by that rule.
 async fn each_server_explains_by_the_rule_of_the_pass(site: PartySite) {
     let pair = |skill: f64| enter_request(SET_ID, &[("one", skill), ("two", skill)]);
-    let mut ticket = site.backend().await.enter(pair(20.0)).await.expect("enter");
+    let mut ticket = site.backend().await.enter_queue(pair(20.0)).await.expect("enter");
     let mut far = pair(40.0);
     for player in &mut far.session_composition.as_mut().expect("a party").players {
         player.user_id.push_str(" more");
     }
-    let _other = site.backend().await.enter(far).await.expect("enter");
+    let _other = site.backend().await.enter_queue(far).await.expect("enter");
     wait_until("a pass has run", async || ticket.heartbeat().await.expect("heartbeat").blocking_rule == "window").await;
     for server in &site.servers {
         let request = by_operator(&site, explain_request(ticket.id()));

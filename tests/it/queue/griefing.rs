@@ -24,10 +24,10 @@ async fn griefer_spoils_at_most_three_proposals_per_hour() {
         server.clock.advance_ms(1_000);
         now_ms += 1_000;
         let mut ticket = loop {
-            match griefer.enter(enter_request(SET_ID, &[("griefer", 20.0)])).await {
+            match griefer.enter_queue(enter_request(SET_ID, &[("griefer", 20.0)])).await {
                 Ok(ticket) => break ticket,
                 Err(error) => {
-                    let failure = error.server_error().expect("of the server");
+                    let failure = error.as_server_error().expect("of the server");
                     assert_eq!(failure.reason.as_deref(), Some("QUEUE_COOLDOWN"), "{error}");
                     let wait_ms = failure.retry_after.expect("a delay").as_millis() as u64;
                     // The honest player gives up meanwhile; another comes.
@@ -42,9 +42,9 @@ async fn griefer_spoils_at_most_three_proposals_per_hour() {
         };
         let proposed = honest.wait_for_state(TicketState::Proposed).await;
         let id = proposed.found_match.expect("a match").match_id;
-        honest.ticket.respond(&id, true).await.expect("accept");
+        honest.ticket.respond_to_ready_check(&id, true).await.expect("accept");
         // Accepts nothing for long: the acceptance would start the match.
-        let declined = ticket.respond(&id, false).await.expect("decline");
+        let declined = ticket.respond_to_ready_check(&id, false).await.expect("decline");
         assert_eq!((declined.state(), declined.end_reason()), (TicketState::Ended, TicketEndReason::Declined));
         let waiting = honest.wait_for_state(TicketState::Waiting).await;
         assert_eq!(waiting.waited_ms, 1_000, "the opponent keeps its waiting time");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fireteam::config::{CallRateOrOpenStreamsMax, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+use fireteam::config::{CallRateOrOpenStreamsMax, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitSetting};
 use fireteam_client::{HostEvent, HostEvents, MatchHost, RetryPolicy, pb};
 use pb::{HostedMatchState, TicketState};
 use tonic::Code;
@@ -194,7 +194,7 @@ async fn host_heartbeats_that_were_asked_for_are_not_charged() {
             let allowance = CallRateOrOpenStreamsMax::Calls { per_second: 0.01, burst, per_5_min: burst };
             RateLimitRule { allowance, ..*known.expect("a default rate limit") }
         };
-        config.rate_limits = RateLimitRules::Overrides(vec![rule("heartbeat", 2), rule("call", 6)]);
+        config.rate_limits = RateLimitSetting::Overrides(vec![rule("heartbeat", 2), rule("call", 6)]);
     })
     .await;
     let client = server.client().await.with_retry_policy(RetryPolicy::NEVER);

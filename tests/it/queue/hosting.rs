@@ -40,7 +40,7 @@ impl GameServer {
     async fn advertise_request(server: &TestServer, request: pb::MatchmakingUpdateAdvertisementRequest) -> Self {
         let client = server.client().await;
         let advertised = client.update_advertisement(request).await.expect("advertise");
-        let host = MatchHost::with_token(client.clone(), advertised.advertisement_token.clone());
+        let host = MatchHost::from_advertisement_token(client.clone(), advertised.advertisement_token.clone());
         Self { client, advertised, host }
     }
 
@@ -257,11 +257,12 @@ async fn silent_peer_host_counts_as_having_left() {
         let lost = ended.found_match.expect("its match");
         assert_eq!(lost.end_reason(), MatchEndReason::HostLost);
         let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ticket], ..Default::default() };
-        let own = client.heartbeat(heartbeat).await.expect("heartbeat").statuses.remove(0);
+        let own = client.heartbeat_tickets(heartbeat).await.expect("heartbeat").statuses.remove(0);
         assert_eq!(own.end_reason(), TicketEndReason::Left);
-        let refused = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann has a cooldown");
+        let refused =
+            client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann has a cooldown");
         assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
-        bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("bob is free");
+        bob.client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("bob is free");
     }
 }
 
@@ -270,11 +271,11 @@ async fn silent_peer_host_counts_as_having_left() {
 async fn peer_host_without_a_watch_confirms_by_heartbeat() {
     let server = start_queue_server(&[&duel_ruleset(PEER)]).await;
     let client = server.client().await;
-    let ann = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
-    let bob = client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
+    let ann = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let bob = client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
     let request = pb::QueueHeartbeatRequest { tickets: vec![ann.reference(), bob.reference()], ..Default::default() };
     wait_until("the match is confirmed", async || {
-        let answer = client.heartbeat(request.clone()).await.expect("heartbeat");
+        let answer = client.heartbeat_tickets(request.clone()).await.expect("heartbeat");
         let states: Vec<TicketState> = answer.statuses.iter().map(pb::TicketStatus::state).collect();
         assert!(states.contains(&TicketState::Matched) || answer.expires_in_ms <= 5_000, "{answer:?}");
         states == [TicketState::Matched; 2]
@@ -289,7 +290,7 @@ async fn peer_host_that_does_not_confirm_ends_the_match() {
     let client = server.client().await;
     let mut request = enter_request(SET_ID, &[("ann", 20.0)]);
     request.session_composition.as_mut().expect("a party").nat_type = Some(1);
-    let _silent = client.enter(request).await.expect("enter");
+    let _silent = client.enter_queue(request).await.expect("enter");
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     let first = bob.wait_for_state(TicketState::Placing).await.found_match.expect("a match").match_id;
     server.clock.advance_ms(5_001);
@@ -322,7 +323,7 @@ async fn game_server_keeps_its_match_at_another_server() {
     let [mut ann, mut bob] = enter_two(&first).await;
     let match_id = game_server.wait_for_match().await;
     game_server.client = second.client().await;
-    game_server.host = MatchHost::with_token(game_server.client.clone(), game_server.token());
+    game_server.host = MatchHost::from_advertisement_token(game_server.client.clone(), game_server.token());
     wait_until("confirmed at the other server", async || !game_server.host.heartbeat().await.expect("beat").is_empty())
         .await;
     ann.wait_for_state(TicketState::Matched).await;

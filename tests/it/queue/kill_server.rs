@@ -43,7 +43,7 @@ async fn wait_for_state(client: &Client, ticket: &Ticket, state: TicketState) ->
     let mut last = pb::TicketStatus::default();
     wait_until("the ticket has the state", async || {
         let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-        last = client.heartbeat(request).await.expect("heartbeat").statuses.remove(0);
+        last = client.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0);
         last.state() == state
     })
     .await;
@@ -61,7 +61,7 @@ async fn respond(client: &Client, ticket: &Ticket, match_id: &str) {
         accept: true,
         user_ids: Vec::new(),
     };
-    client.respond(request).await.expect("respond");
+    client.respond_to_ready_check(request).await.expect("respond");
 }
 
 /// Reports that the team of `winner` has won.
@@ -90,7 +90,7 @@ async fn kill_server_keeps_tickets_matches_and_ratings() {
     for round in 0..ROUNDS {
         let client = server.client().await;
         let enter = async |client: &Client, set: u32, name: &str, skill: f64| {
-            client.enter(enter_request(set, &[(&format!("{name} {round}"), skill)])).await.expect("enter")
+            client.enter_queue(enter_request(set, &[(&format!("{name} {round}"), skill)])).await.expect("enter")
         };
         let waiting = enter(&client, SET_ID, "ann", 10.0).await;
         let entered_at = Instant::now();
@@ -143,7 +143,7 @@ async fn kill_server_right_after_its_start_costs_no_player(folder: &Path, argume
     let client = server.client().await;
     let mut tickets = Vec::new();
     for (user, skill) in [("ann", 20.0), ("bob", 20.0), ("eve", 40.0)] {
-        tickets.push(client.enter(enter_request(SET_ID, &[(user, skill)])).await.expect("enter"));
+        tickets.push(client.enter_queue(enter_request(SET_ID, &[(user, skill)])).await.expect("enter"));
     }
     let match_id = wait_for_state(&client, &tickets[0], TicketState::Proposed).await.match_id;
     server.kill();

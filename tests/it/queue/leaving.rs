@@ -35,7 +35,8 @@ async fn leave_while_placing_ends_the_ticket_and_requeues_the_others() {
     assert!(ann.ticket.leave().await.expect("leave"));
     assert_eq!(ann.ticket.status.end_reason(), TicketEndReason::Left);
     assert_eq!(bob.wait_for_state(TicketState::Waiting).await.waited_ms, 5_000);
-    let refused = ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann has a cooldown");
+    let refused =
+        ann.client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann has a cooldown");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
     assert!(ann.ticket.leave().await.expect("leave"), "leave is idempotent");
 }
@@ -49,7 +50,7 @@ async fn leave_late_while_placing_has_no_penalty() {
     server.clock.advance_ms(25_000);
     assert!(ann.ticket.leave().await.expect("leave"));
     bob.wait_for_state(TicketState::Waiting).await;
-    ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("no cooldown");
+    ann.client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("no cooldown");
 }
 
 /// S3-13: in a ready check, leaving is a decline: the ticket has ended when the call returns.
@@ -64,7 +65,8 @@ async fn leave_in_a_ready_check_ends_the_ticket_with_its_penalty() {
     assert_eq!(ann.ticket.status.end_reason(), TicketEndReason::Left);
     assert_eq!(ann.ticket.status.found_match.as_ref().expect("its match").end_reason(), MatchEndReason::Declined);
     bob.wait_for_state(TicketState::Waiting).await;
-    let refused = ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann has a cooldown");
+    let refused =
+        ann.client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann has a cooldown");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
 }
 
@@ -77,7 +79,7 @@ async fn leave_during_play_frees_the_player_for_another_match() {
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     let first = bob.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
     ann.wait_for_state(TicketState::Matched).await;
-    let refused = ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann is in a match");
+    let refused = ann.client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann is in a match");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
     assert!(ann.ticket.leave().await.expect("leave"));
     assert_eq!(ann.ticket.status.end_reason(), TicketEndReason::Left);
@@ -99,7 +101,7 @@ async fn leave_during_play_frees_the_player_for_another_match() {
     bob.client.report_result(report).await.expect("report");
     assert_eq!(bob.wait_for_end().await.end_reason(), TicketEndReason::Played);
     assert_eq!(ann.current_status().await.state(), TicketState::Matched, "the second match goes on");
-    let refused = ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann is in a match");
+    let refused = ann.client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann is in a match");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
 }
 
@@ -119,13 +121,13 @@ async fn leave_of_one_player_keeps_the_party_in_its_match() {
     assert_eq!(pair.ticket.status.state(), TicketState::Matched);
     let mut alone = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     assert_eq!(alone.current_status().await.state(), TicketState::Waiting);
-    let refused = pair.client.enter(enter_request(SET_ID, &[("amy", 20.0)])).await.expect_err("amy plays");
+    let refused = pair.client.enter_queue(enter_request(SET_ID, &[("amy", 20.0)])).await.expect_err("amy plays");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
     assert!(pair.ticket.leave_for_players(vec!["amy".into()]).await.expect("leave"), "no player of the party is left");
     assert!(other.ticket.leave().await.expect("leave"));
     let ended = other.ticket.status.found_match.as_ref().expect("its match").end_reason();
     assert_eq!(ended, MatchEndReason::Abandoned);
-    pair.client.enter(enter_request(SET_ID, &[("amy", 20.0)])).await.expect("amy is free");
+    pair.client.enter_queue(enter_request(SET_ID, &[("amy", 20.0)])).await.expect("amy is free");
 }
 
 /// A party that is silent for longer than its TTL while a game server is sought is not put into the match.
@@ -136,16 +138,16 @@ async fn silent_party_is_taken_out_while_placing() {
     let server = start_queue_server(&[&short_ttl]).await;
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     // Without a watch, which would keep the ticket alive.
-    let mut bob = server.client().await.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
+    let mut bob = server.client().await.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
     let match_id = ann.respond_to_match(true).await;
-    bob.respond(&match_id, true).await.expect("respond");
+    bob.respond_to_ready_check(&match_id, true).await.expect("respond");
     ann.wait_for_state(TicketState::Placing).await;
     server.clock.advance_ms(40_000);
     assert_eq!(ann.current_status().await.state(), TicketState::Placing, "its heartbeat keeps ann's ticket alive");
     server.clock.advance_ms(30_000);
     assert_eq!(ann.wait_for_state(TicketState::Waiting).await.waited_ms, 70_000);
     assert_eq!(bob.watch().next().await.expect("open").expect("a status").end_reason(), TicketEndReason::Expired);
-    server.client().await.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("no cooldown");
+    server.client().await.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("no cooldown");
 }
 
 /// A party that is silent for longer than its TTL in a long ready check is taken out before the check ends.
@@ -156,7 +158,7 @@ async fn silent_party_is_taken_out_of_a_ready_check() {
     let server = start_queue_server(&[&long_check]).await;
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     // Without a watch, which would keep the ticket alive.
-    let bob = server.client().await.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
+    let bob = server.client().await.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
     ann.respond_to_match(true).await;
     server.clock.advance_ms(40_000);
     ann.current_status().await;
@@ -187,9 +189,9 @@ async fn leave_during_play_survives_a_restart() {
     let server = server.restart().await;
     let client = server.client().await;
     let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![waiting, playing], ..Default::default() };
-    let statuses = client.heartbeat(heartbeat).await.expect("heartbeat").statuses;
+    let statuses = client.heartbeat_tickets(heartbeat).await.expect("heartbeat").statuses;
     let states: Vec<TicketState> = statuses.iter().map(pb::TicketStatus::state).collect();
     assert_eq!(states, [TicketState::Waiting, TicketState::Matched]);
-    let refused = client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("bob is in a match");
+    let refused = client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("bob is in a match");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
 }

@@ -30,7 +30,7 @@ async fn enter(client: &Client, name: &str, skill: f64, taste: f64) -> Ticket {
     let session = request.session_composition.as_mut().expect("a session");
     let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::NumberValue(taste)) };
     session.attributes.insert("taste".to_owned(), value);
-    client.enter(request).await.expect("enter")
+    client.enter_queue(request).await.expect("enter")
 }
 
 /// Returns when a pass has kept a ticket of several waiting, or matched it.

@@ -233,7 +233,7 @@ async fn operator_cancels_a_match_during_play(site: &Site) {
     assert!(ann.ticket.leave().await.expect("leave"));
     assert!(bob.ticket.leave().await.expect("leave"));
     assert_eq!(operator.obstacles("ann").await, []);
-    ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("ann is free");
+    ann.client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("ann is free");
 }
 
 /// GetPlayer says each reason that Enter would be refused: cooldown, unknown set, silos.

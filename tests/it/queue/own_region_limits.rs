@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fireteam::config::StoreTarget;
 use fireteam::domain::id::{SetId, TicketId, UserKey};
 use fireteam::domain::locality::Locality;
-use fireteam::domain::queue::seat_vectors::SeatVectors;
+use fireteam::domain::queue::seat_vectors::SeatBeaconVectors;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
@@ -59,7 +59,7 @@ async fn own_limit_of_regions_is_exact_also_after_a_restart() {
             .await;
             assert_eq!(bob.current_status().await.state() == TicketState::Matched, fits, "{limit_ms}");
             let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![reference], ..Default::default() };
-            let ann = server.client().await.heartbeat(heartbeat).await.expect("heartbeat");
+            let ann = server.client().await.heartbeat_tickets(heartbeat).await.expect("heartbeat");
             assert_eq!(ann.statuses[0].state() == TicketState::Matched, fits, "{limit_ms}");
             drop((server, database));
         }
@@ -109,7 +109,7 @@ async fn ticket_of_an_earlier_version_is_matched_by_its_cell() {
     let store = SqliteStore::open(&path).await.expect("a new database");
     let write = QueueWrite::EnterQueue {
         ticket: Arc::new(ticket_of_an_earlier_version(entered_at, place)),
-        seat_vectors: SeatVectors::default(),
+        seat_vectors: SeatBeaconVectors::default(),
         expires_at: entered_at.plus_ms(600_000),
         request_digest: [1; 16],
         caller_user: None,

@@ -38,15 +38,16 @@ async fn proposed_match(ticket: &mut Ticket) -> String {
 async fn first_ticket_takes_the_consent(mut site: PartySite) {
     let token = site.consent("ben", "ana", false, ConsentUse::Queue).await;
     let request = |key| enter_pair_request("ana", ("ben", &token), key);
-    let mut first = site.player("ana").await.enter(request("the first key")).await.expect("enter");
-    let again = site.player_elsewhere("ana").await.enter(request("the first key")).await.expect("the same request");
+    let mut first = site.player("ana").await.enter_queue(request("the first key")).await.expect("enter");
+    let again =
+        site.player_elsewhere("ana").await.enter_queue(request("the first key")).await.expect("the same request");
     assert_eq!(again.id(), first.id());
     first.leave().await.expect("leave");
     site.restart_first().await;
     for client in [site.player("ana").await, site.player_elsewhere("ana").await] {
-        let error = client.enter(request("the second key")).await.expect_err("the consent was used");
+        let error = client.enter_queue(request("the second key")).await.expect_err("the consent was used");
         assert_eq!(fields(&error), ["session_composition.players[1].consent_token"], "{error}");
-        let again = client.enter(request("the first key")).await.expect("the same request");
+        let again = client.enter_queue(request("the first key")).await.expect("the same request");
         assert_eq!((again.id(), again.status.state()), (first.id(), TicketState::Ended));
     }
     site.enter_pair("ana", "ben", false).await;
@@ -57,19 +58,24 @@ async fn first_ticket_takes_the_consent(mut site: PartySite) {
 async fn revoked_consent_is_refused(site: PartySite) {
     let token = site.consent("ben", "ana", false, ConsentUse::Queue).await;
     for stranger in ["ana", "eve"] {
-        let error = site.player(stranger).await.revoke_consent(&token).await.expect_err("another player's consent");
+        let error =
+            site.player(stranger).await.revoke_party_consent(&token).await.expect_err("another player's consent");
         assert_eq!(reason(&error), "NOT_OWNER");
     }
     for _ in 0..2 {
-        assert!(!site.player("ben").await.revoke_consent(&token).await.expect("revoke").was_used);
+        assert!(!site.player("ben").await.revoke_party_consent(&token).await.expect("revoke").was_used);
     }
-    let error = site.player_elsewhere("ana").await.enter(enter_pair_request("ana", ("ben", &token), "")).await;
+    let error = site.player_elsewhere("ana").await.enter_queue(enter_pair_request("ana", ("ben", &token), "")).await;
     assert_eq!(fields(&error.expect_err("revoked")), ["session_composition.players[1].consent_token"]);
 
     let used = site.consent("ben", "ana", false, ConsentUse::Queue).await;
-    site.player("ana").await.enter(enter_pair_request("ana", ("ben", &used), "key")).await.expect("enter");
-    assert!(site.player_elsewhere("ben").await.revoke_consent(&used).await.expect("revoke").was_used);
-    site.player("ana").await.enter(enter_pair_request("ana", ("ben", &used), "key")).await.expect("the same ticket");
+    site.player("ana").await.enter_queue(enter_pair_request("ana", ("ben", &used), "key")).await.expect("enter");
+    assert!(site.player_elsewhere("ben").await.revoke_party_consent(&used).await.expect("revoke").was_used);
+    site.player("ana")
+        .await
+        .enter_queue(enter_pair_request("ana", ("ben", &used), "key"))
+        .await
+        .expect("the same ticket");
     site.shut_down().await;
 }
 
@@ -94,7 +100,7 @@ async fn member_leaves_by_its_own_token(site: PartySite) {
     assert_eq!(entered.status.end_reason(), TicketEndReason::Left);
     for name in ["ana", "ben"] {
         assert_eq!(cooldowns_ms(&site, name).await, [] as [u64; 0]);
-        site.player(name).await.enter(enter_request(SET_ID, &[(name, 20.0)])).await.expect("free");
+        site.player(name).await.enter_queue(enter_request(SET_ID, &[(name, 20.0)])).await.expect("free");
     }
     site.shut_down().await;
 }
@@ -104,21 +110,27 @@ async fn members_answer_for_themselves(site: PartySite) {
     let mut opponents = site.enter_opponents().await;
     let mut leader = site.enter_pair("ana", "ben", false).await;
     let id = proposed_match(&mut leader).await;
-    let error = leader.respond_for_players(&id, true, vec!["ben".into()]).await.expect_err("ben answers alone");
-    assert_eq!(fields(&error), ["user_ids"], "{error}");
     let error =
-        leader.respond_for_players(&id, false, vec!["ana".into(), "ben".into()]).await.expect_err("ben answers alone");
+        leader.respond_to_ready_check_for_players(&id, true, vec!["ben".into()]).await.expect_err("ben answers alone");
+    assert_eq!(fields(&error), ["user_ids"], "{error}");
+    let error = leader
+        .respond_to_ready_check_for_players(&id, false, vec!["ana".into(), "ben".into()])
+        .await
+        .expect_err("ben answers alone");
     assert_eq!(fields(&error), ["user_ids"], "{error}");
     let acceptances = |status: &pb::TicketStatus| -> Vec<Acceptance> {
         status.found_match.iter().flat_map(|found| &found.own_players).map(pb::TicketPlayer::acceptance).collect()
     };
-    let accepted = leader.respond(&id, true).await.expect("accept");
+    let accepted = leader.respond_to_ready_check(&id, true).await.expect("accept");
     assert_eq!(acceptances(accepted), [Acceptance::Accepted, Acceptance::Unspecified]);
     let mut seat = own_ticket(&site, "ben").await;
-    let error = seat.respond_for_players(&id, false, vec!["ana".into()]).await.expect_err("ana answers for herself");
+    let error = seat
+        .respond_to_ready_check_for_players(&id, false, vec!["ana".into()])
+        .await
+        .expect_err("ana answers for herself");
     assert_eq!(fields(&error), ["user_ids"], "{error}");
-    assert_eq!(acceptances(seat.respond(&id, true).await.expect("accept")), [Acceptance::Accepted; 2]);
-    opponents.respond(&id, true).await.expect("accept");
+    assert_eq!(acceptances(seat.respond_to_ready_check(&id, true).await.expect("accept")), [Acceptance::Accepted; 2]);
+    opponents.respond_to_ready_check(&id, true).await.expect("accept");
     for (ticket, has_credential) in [(&mut leader, [true, false]), (&mut seat, [false, true])] {
         let status = wait_for_state(ticket, TicketState::Matched).await;
         let found = status.found_match.expect("a match");
@@ -140,9 +152,9 @@ async fn leader_who_declines_is_barred_alone(site: PartySite) {
     for (leader, member, may_answer) in [("ana", "ben", true), ("cid", "dan", false)] {
         let mut ticket = site.enter_pair(leader, member, may_answer).await;
         let id = proposed_match(&mut ticket).await;
-        opponents.respond(&id, true).await.expect("accept");
+        opponents.respond_to_ready_check(&id, true).await.expect("accept");
         let named = if may_answer { vec![member.to_owned()] } else { Vec::new() };
-        ticket.respond_for_players(&id, false, named).await.expect("decline");
+        ticket.respond_to_ready_check_for_players(&id, false, named).await.expect("decline");
         assert_eq!(cooldowns_ms(&site, leader).await, [30_000]);
         assert_eq!(cooldowns_ms(&site, member).await, [] as [u64; 0]);
         let waiting = wait_for_state(&mut opponents, TicketState::Waiting).await;
@@ -170,7 +182,7 @@ async fn silence_is_a_fault_of_players_with_the_match(mut site: PartySite) {
         let mut ticket = site.enter_pair(&leader, &member, may_answer).await;
         let id = proposed_match(&mut ticket).await;
         if leader_accepts {
-            ticket.respond(&id, true).await.expect("accept");
+            ticket.respond_to_ready_check(&id, true).await.expect("accept");
         }
         if member_is_told {
             own_ticket(&site, &member).await.heartbeat().await.expect("heartbeat");
@@ -191,21 +203,21 @@ async fn silence_is_a_fault_of_players_with_the_match(mut site: PartySite) {
 
 /// Whether others wait, play or have a cooldown is one answer, to the byte. Everyone learns their own state.
 async fn refusals_about_others_are_alike(site: PartySite) {
-    let enter = async |name: &str| site.player(name).await.enter(enter_request(SET_ID, &[(name, 40.0)])).await;
+    let enter = async |name: &str| site.player(name).await.enter_queue(enter_request(SET_ID, &[(name, 40.0)])).await;
     let waiting = enter("wes").await.expect("enter");
     let mut opponents = site.enter_opponents().await;
     let mut pair =
-        site.backend().await.enter(enter_request(SET_ID, &[("pia", 20.0), ("quin", 20.0)])).await.expect("enter");
+        site.backend().await.enter_queue(enter_request(SET_ID, &[("pia", 20.0), ("quin", 20.0)])).await.expect("enter");
     let id = proposed_match(&mut pair).await;
-    pair.respond(&id, true).await.expect("accept");
-    opponents.respond(&id, true).await.expect("accept");
+    pair.respond_to_ready_check(&id, true).await.expect("accept");
+    opponents.respond_to_ready_check(&id, true).await.expect("accept");
     wait_for_state(&mut pair, TicketState::Matched).await;
     let mut decliner =
-        site.backend().await.enter(enter_request(SET_ID, &[("kim", 20.0), ("lou", 20.0)])).await.expect("enter");
+        site.backend().await.enter_queue(enter_request(SET_ID, &[("kim", 20.0), ("lou", 20.0)])).await.expect("enter");
     let mut others =
-        site.backend().await.enter(enter_request(SET_ID, &[("mia", 20.0), ("ned", 20.0)])).await.expect("enter");
+        site.backend().await.enter_queue(enter_request(SET_ID, &[("mia", 20.0), ("ned", 20.0)])).await.expect("enter");
     let id = proposed_match(&mut decliner).await;
-    decliner.respond(&id, false).await.expect("decline");
+    decliner.respond_to_ready_check(&id, false).await.expect("decline");
     wait_for_state(&mut others, TicketState::Waiting).await;
 
     let states = [("wes", "ALREADY_QUEUED"), ("pia", "ALREADY_IN_MATCH"), ("kim", "QUEUE_COOLDOWN")];
@@ -213,11 +225,12 @@ async fn refusals_about_others_are_alike(site: PartySite) {
     let mut refusals = Vec::new();
     for (victim, own_reason) in states {
         for party in [vec![("spy", 20.0), (victim, 20.0)], vec![(victim, 20.0), ("spy", 20.0)]] {
-            let error = spy.enter(enter_request(SET_ID, &party)).await.expect_err(victim);
-            refusals.push(error.server_error().expect("of the server").clone());
+            let error = spy.enter_queue(enter_request(SET_ID, &party)).await.expect_err(victim);
+            refusals.push(error.as_server_error().expect("of the server").clone());
         }
         assert_eq!(reason(&enter(victim).await.expect_err("its own state")), own_reason);
-        let by_backend = site.backend().await.enter(enter_request(SET_ID, &[(victim, 20.0)])).await.expect_err(victim);
+        let by_backend =
+            site.backend().await.enter_queue(enter_request(SET_ID, &[(victim, 20.0)])).await.expect_err(victim);
         assert_eq!(reason(&by_backend), own_reason, "a game's backend learns it");
     }
     assert_eq!(refusals[0].reason.as_deref(), Some("PLAYER_UNAVAILABLE"));
@@ -226,7 +239,7 @@ async fn refusals_about_others_are_alike(site: PartySite) {
     // The caller's own state comes first, in any state of the others.
     let _own = enter("spy").await.expect("enter");
     for (victim, _) in states {
-        let error = spy.enter(enter_request(SET_ID, &[("spy", 20.0), (victim, 20.0)])).await.expect_err(victim);
+        let error = spy.enter_queue(enter_request(SET_ID, &[("spy", 20.0), (victim, 20.0)])).await.expect_err(victim);
         assert_eq!(reason(&error), "ALREADY_QUEUED");
     }
     drop(waiting);

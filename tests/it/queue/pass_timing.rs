@@ -56,7 +56,7 @@ async fn pass_is_skipped_while_nothing_changes() {
     let mut operator = operator_client(&server).await;
     // Reported before ann enters: a new number of connected users is a change too.
     let heartbeat = pb::QueueHeartbeatRequest { connected_user_ids: vec!["ann".to_owned()], ..Default::default() };
-    server.client().await.heartbeat(heartbeat).await.expect("heartbeat");
+    server.client().await.heartbeat_tickets(heartbeat).await.expect("heartbeat");
     let _ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     // In another silo, so that its users do not count as ann's.
     let mut in_other_silo = enter_request(OTHER, &[("bob", 20.0)]);
@@ -80,7 +80,7 @@ async fn pass_runs_after_each_kind_of_change() {
     let mut operator = operator_client(&server).await;
     let connected = ["ann", "bob", "cid"].map(str::to_owned).to_vec();
     let heartbeat = pb::QueueHeartbeatRequest { connected_user_ids: connected, ..Default::default() };
-    server.client().await.heartbeat(heartbeat).await.expect("heartbeat");
+    server.client().await.heartbeat_tickets(heartbeat).await.expect("heartbeat");
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     wait_until("the first pass", async || passes(&mut operator, SET_ID).await == 1).await;
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 22.0)]).await;

@@ -32,7 +32,7 @@ async fn enter(client: &Client, silo: u64, name: &str) -> Ticket {
     let mates = [format!("{name} one"), format!("{name} two")];
     let mut request = enter_request(SET_ID, &[(&mates[0], 20.0), (&mates[1], 20.0)]);
     request.session_composition.as_mut().expect("a party").silo_id = Some(silo);
-    client.enter(request).await.expect("enter")
+    client.enter_queue(request).await.expect("enter")
 }
 
 /// Begins queues until each server runs some, each by a ticket that comes to a server which lacks one. Returns the silos of each server, and

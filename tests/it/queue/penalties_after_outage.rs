@@ -56,14 +56,14 @@ impl Proposed {
         let skill = 8.0 * number as f64;
         let opponents = [format!("opponent {}", party.leader), format!("opponent {}", party.member)];
         let request = enter_request(SET_ID, &[(&opponents[0], skill), (&opponents[1], skill)]);
-        let opponents = site.backend().await.enter(request).await.expect("enter");
+        let opponents = site.backend().await.enter_queue(request).await.expect("enter");
         let token = site.consent(party.member, party.leader, party.may_answer, ConsentUse::Queue).await;
         let mut request = enter_request(SET_ID, &[(party.leader, skill), (party.member, skill)]);
         request.session_composition.as_mut().expect("a party").players[1].consent_token = token;
-        let mut ticket = site.player(party.leader).await.enter(request).await.expect("enter");
+        let mut ticket = site.player(party.leader).await.enter_queue(request).await.expect("enter");
         let match_id = wait_for_state(&mut ticket, TicketState::Proposed).await.found_match.expect("a match").match_id;
         if party.leader_accepts {
-            ticket.respond(&match_id, true).await.expect("accept");
+            ticket.respond_to_ready_check(&match_id, true).await.expect("accept");
         }
         // Each server knows who received the match: one of them runs the queue.
         if !party.leader_accepts {
@@ -73,7 +73,7 @@ impl Proposed {
             receive_match(site, party.member).await;
         }
         let mut proposed = Self { party, ticket, opponents, match_id };
-        proposed.opponents.respond(&proposed.match_id, true).await.expect("accept");
+        proposed.opponents.respond_to_ready_check(&proposed.match_id, true).await.expect("accept");
         proposed
     }
 
@@ -134,9 +134,9 @@ async fn silence_after_an_outage_has_no_cooldown(site: PartySite) {
     outage(&site).await;
     for proposed in &mut answering {
         let id = proposed.match_id.clone();
-        proposed.ticket.respond(&id, true).await.expect("accept");
+        proposed.ticket.respond_to_ready_check(&id, true).await.expect("accept");
         if !proposed.party.may_answer {
-            proposed.seat(&site).await.respond(&id, true).await.expect("accept");
+            proposed.seat(&site).await.respond_to_ready_check(&id, true).await.expect("accept");
         }
         wait_for_state(&mut proposed.ticket, TicketState::Matched).await;
     }
@@ -171,9 +171,9 @@ async fn decline_after_an_outage_has_its_cooldown(site: PartySite) {
     let mut second = Proposed::start(&site, 1, of_leader).await;
     outage(&site).await;
     let mut seat = first.seat(&site).await;
-    seat.respond(&first.match_id, false).await.expect("decline");
+    seat.respond_to_ready_check(&first.match_id, false).await.expect("decline");
     let id = second.match_id.clone();
-    second.ticket.respond(&id, false).await.expect("decline");
+    second.ticket.respond_to_ready_check(&id, false).await.expect("decline");
     assert_eq!(first.cooldowns(&site).await, [0, 1], "the member's own client declined");
     assert_eq!(second.cooldowns(&site).await, [1, 0], "the leader declined for the member");
     for proposed in [&mut first, &mut second] {

@@ -192,7 +192,7 @@ async fn placement_of_a_thousand_unplaceable_matches_delays_no_other() {
         let client = client.clone();
         entering.spawn(async move {
             for number in 0..210 {
-                client.enter(request_near(&format!("eu {task} {number}"), "eu")).await.expect("enter");
+                client.enter_queue(request_near(&format!("eu {task} {number}"), "eu")).await.expect("enter");
             }
         });
     }

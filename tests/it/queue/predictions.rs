@@ -138,7 +138,7 @@ impl Site<'_> {
             latency_token: token.to_vec(),
             ..Default::default()
         };
-        self.client(player).await.heartbeat(request).await.expect("heartbeat").statuses.remove(0)
+        self.client(player).await.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0)
     }
 
     /// Rule that refuses each other ticket, and the source of the round trip to it.

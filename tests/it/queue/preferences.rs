@@ -205,7 +205,8 @@ async fn penalty_cooldowns_grow_and_reset() {
         ann.wait_for_state(TicketState::Waiting).await;
         assert!(ann.ticket.leave().await.expect("leave"));
         server.clock.advance_ms(cooldown_ms - 1);
-        let refused = bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("bob has a cooldown");
+        let refused =
+            bob.client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("bob has a cooldown");
         assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
         server.clock.advance_ms(1 + idle_ms);
     }

@@ -18,8 +18,8 @@ fn duels_avoiding(rule: &str) -> String {
 /// Two players meet in the queue, at different servers, and end their match.
 async fn play(site: &PartySite, one: &str, other: &str) {
     let request = |user| enter_request(SET_ID, &[(user, 20.0)]);
-    let mut first = site.player(one).await.enter(request(one)).await.expect("enter");
-    let mut second = site.player_elsewhere(other).await.enter(request(other)).await.expect("enter");
+    let mut first = site.player(one).await.enter_queue(request(one)).await.expect("enter");
+    let mut second = site.player_elsewhere(other).await.enter_queue(request(other)).await.expect("enter");
     wait_until("the match starts", async || {
         first.heartbeat().await.expect("heartbeat");
         second.heartbeat().await.expect("heartbeat").state() == TicketState::Matched
@@ -42,7 +42,7 @@ async fn advertise(site: &PartySite, host: &str) -> String {
 /// Hosts that a searcher finds at the last server, each with score and cost.
 async fn found(site: &PartySite, searcher: &str) -> Vec<(String, f64, Vec<(String, f64)>)> {
     let client = site.player_elsewhere(searcher).await;
-    let mut search = client.search_session(SET_ID, party_session(&[(searcher, 20.0)]));
+    let mut search = client.new_search(SET_ID, party_session(&[(searcher, 20.0)]));
     let answer = search.search().await.expect("search");
     assert!(answer.refusals.is_empty(), "{answer:?}");
     let terms =
@@ -66,7 +66,7 @@ async fn recent_opponent_is_not_found(mut site: PartySite) {
     wait_for_ids(&site, "ana", &[]).await;
     site.restart_first().await;
     let client = site.player("ana").await;
-    let mut search = client.search_session(SET_ID, party_session(&[("ana", 20.0)]));
+    let mut search = client.new_search(SET_ID, party_session(&[("ana", 20.0)]));
     assert_eq!(search.search().await.expect("search").candidates.len(), 0, "after a restart");
     let error = search.reserve(&of_ben).await.expect_err("it does not exist");
     assert!(error.to_string().contains("advertisement not found"), "{error}");

@@ -54,11 +54,11 @@ fn changed(change: impl FnOnce(&mut pb::SessionCompositionData)) -> pb::QueueEnt
 }
 
 fn reason(error: &Error) -> &str {
-    error.server_error().and_then(|failure| failure.reason.as_deref()).unwrap_or_default()
+    error.as_server_error().and_then(|failure| failure.reason.as_deref()).unwrap_or_default()
 }
 
 async fn enter(client: &Client, request: pb::QueueEnterRequest) -> Result<String, Error> {
-    client.clone().with_retry_policy(RetryPolicy::NEVER).enter(request).await.map(|ticket| ticket.id().to_owned())
+    client.clone().with_retry_policy(RetryPolicy::NEVER).enter_queue(request).await.map(|ticket| ticket.id().to_owned())
 }
 
 /// Each thing that Enter asks for is compared: the set, the silo, the players and what they state, the attributes, and whom the

@@ -39,7 +39,7 @@ async fn reason_of_return(party: &mut QueuedParty) -> MatchEndReason {
 /// Status of a ticket at any server.
 async fn status_at(client: &Client, ticket: &Ticket) -> pb::TicketStatus {
     let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-    client.heartbeat(request).await.expect("heartbeat").statuses.remove(0)
+    client.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0)
 }
 
 /// S0-21: the player whose opponent declined receives that reason, also after a restart. The next proposal has no such reason, and a
@@ -108,7 +108,7 @@ async fn returned_ticket_says_that_its_host_was_lost() {
     // Ann has an open NAT, so she hosts. Without a watch she is not heard.
     let mut silent = enter_request(SET_ID, &[("ann", 20.0)]);
     silent.session_composition.as_mut().expect("a party").nat_type = Some(1);
-    server.client().await.enter(silent).await.expect("enter");
+    server.client().await.enter_queue(silent).await.expect("enter");
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     bob.wait_for_state(TicketState::Placing).await;
     server.clock.advance_ms(5_001);

@@ -66,7 +66,7 @@ impl RemovalFixture {
 
     /// Enters one player.
     pub(crate) async fn enter(&self, set: u32, name: &str, skill: f64) -> Ticket {
-        self.server.client().await.enter(enter_request(set, &[(name, skill)])).await.expect("enter")
+        self.server.client().await.enter_queue(enter_request(set, &[(name, skill)])).await.expect("enter")
     }
 
     /// Current status of a ticket, from a new connection.
@@ -88,7 +88,7 @@ impl RemovalFixture {
 /// Current status of a ticket, requested by a heartbeat.
 pub(crate) async fn ticket_status(client: &Client, ticket: &Ticket) -> pb::TicketStatus {
     let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-    client.heartbeat(request).await.expect("heartbeat").statuses.remove(0)
+    client.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0)
 }
 
 /// Polls until the ticket is in `state`.
@@ -116,7 +116,7 @@ pub(crate) async fn respond(client: &Client, ticket: &Ticket, match_id: &str, ac
         accept,
         user_ids: Vec::new(),
     };
-    client.respond(request).await.expect("respond");
+    client.respond_to_ready_check(request).await.expect("respond");
 }
 
 /// Match of a status.

@@ -33,7 +33,7 @@ const GRACE_S: u64 = 600;
 
 /// Reason of a failed call.
 fn reason(error: &Error) -> &str {
-    error.server_error().and_then(|failure| failure.reason.as_deref()).unwrap_or_default()
+    error.as_server_error().and_then(|failure| failure.reason.as_deref()).unwrap_or_default()
 }
 
 async fn listed(fixture: &RemovalFixture, set: u32) -> Option<RulesetStatus> {
@@ -82,14 +82,14 @@ async fn retiring_set_refuses_new_entries_and_keeps_its_time_over_a_restart() {
     fixture.remove_file("checked.xml").await;
     advance_with_heartbeats(&fixture, &ann, 60).await;
 
-    let error = client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("retiring");
+    let error = client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("retiring");
     assert_eq!((error.code(), reason(&error)), (Some(Code::FailedPrecondition), "SET_RETIRED"), "{error}");
-    let metadata = &error.server_error().expect("a status").metadata;
+    let metadata = &error.as_server_error().expect("a status").metadata;
     assert_eq!((&*metadata["matchmaking_set_id"], &*metadata["ends_in_ms"]), ("11", "540000"));
     let error = client.advertise(request(SET_ID, "another")).await.expect_err("retiring");
     assert_eq!(reason(&error), "SET_RETIRED", "{error}");
     advertised.replace_published(request(SET_ID, "host")).await.expect("an update of an existing advertisement");
-    let mut search = client.search_session(SET_ID, crate::support::test_server::party_session(&[("guest", 20.0)]));
+    let mut search = client.new_search(SET_ID, crate::support::test_server::party_session(&[("guest", 20.0)]));
     assert_eq!(search.search().await.expect("search").candidates.len(), 1);
 
     let check_listed = async |fixture: &RemovalFixture| {
@@ -106,7 +106,7 @@ async fn retiring_set_refuses_new_entries_and_keeps_its_time_over_a_restart() {
     let fixture = fixture.restart().await;
     wait_until("the metric is set", async || fixture.server.app.metrics.render().contains("rulesets_retired 1")).await;
     check_listed(&fixture).await;
-    let error = fixture.server.client().await.enter(enter_request(SET_ID, &[("bob", 20.0)])).await;
+    let error = fixture.server.client().await.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await;
     assert_eq!(reason(&error.expect_err("retiring")), "SET_RETIRED");
 }
 
@@ -125,7 +125,7 @@ async fn retired_set_ends_waiting_tickets_and_keeps_its_matches() {
     fixture.server.clock.advance_ms(20_000);
     wait_for_end(&fixture, &waiting, TicketEndReason::RulesetRetired).await;
     fixture.enter(OTHER, "ann", 20.0).await;
-    let error = fixture.server.client().await.enter(enter_request(RATED, &[("dan", 1.0)])).await;
+    let error = fixture.server.client().await.enter_queue(enter_request(RATED, &[("dan", 1.0)])).await;
     assert_eq!(reason(&error.expect_err("no ruleset")), "UNKNOWN_MATCHMAKING_SET");
     assert!(fixture.server.app.metrics.render().contains("fireteam_rulesets_retired 0"));
 
@@ -245,7 +245,7 @@ async fn match_without_a_readable_ruleset_copy_is_cancelled() {
         for name in ["ann", "bob", "cid", "dan"] {
             wait_until("the player is free", async || {
                 let client = fixture.server.client().await;
-                client.enter(enter_request(OTHER, &[(name, 1.0)])).await.is_ok()
+                client.enter_queue(enter_request(OTHER, &[(name, 1.0)])).await.is_ok()
             })
             .await;
         }
@@ -306,7 +306,7 @@ impl TwoServers {
 }
 
 async fn enter(client: &Client, name: &str) -> Ticket {
-    client.enter(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter")
+    client.enter_queue(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter")
 }
 
 /// A deploy misses the file on one of two servers: nothing is dismissed, on any server that runs the queue, and the other
@@ -401,8 +401,8 @@ async fn removed_ruleset_match_is_reported_after_two_servers_restart_without_its
     let Some(database) = create_test_database(test).await else { return };
     let servers = TwoServers::start(&database.url);
     let here = servers.here.client().await;
-    let ann = here.enter(enter_request(RATED, &[("ann", 20.0)])).await.expect("enter");
-    here.enter(enter_request(RATED, &[("bob", 20.0)])).await.expect("enter");
+    let ann = here.enter_queue(enter_request(RATED, &[("ann", 20.0)])).await.expect("enter");
+    here.enter_queue(enter_request(RATED, &[("bob", 20.0)])).await.expect("enter");
     let found = found_match(&wait_for_state(&here, &ann, TicketState::Matched).await);
     let servers = servers.restart_without(&database.url, "rated.xml");
     let there = servers.there.client().await;
@@ -420,5 +420,5 @@ async fn removed_ruleset_match_is_reported_after_two_servers_restart_without_its
         ticket_status(&here, &ann).await.end_reason() == TicketEndReason::Played
     })
     .await;
-    there.enter(enter_request(OTHER, &[("ann", 20.0)])).await.expect("free");
+    there.enter_queue(enter_request(OTHER, &[("ann", 20.0)])).await.expect("free");
 }

@@ -43,7 +43,7 @@ async fn change_runs_its_own_queue_and_no_other() {
     .await;
     let client = server.client().await;
     for silo in 1..=OTHER_QUEUES {
-        client.enter(enter_in_silo(&format!("user {silo}"), silo)).await.expect("enter");
+        client.enter_queue(enter_in_silo(&format!("user {silo}"), silo)).await.expect("enter");
     }
     let total_passes = async || queue_statistics(&server).await.iter().map(|queue| queue.passes).sum::<u64>();
     wait_until("the first pass of each queue", async || total_passes().await == OTHER_QUEUES).await;

@@ -79,7 +79,7 @@ impl Holder {
         let ticket = pb::TicketReference { ticket_id, ticket_token, ..Default::default() };
         let request = pb::QueueHeartbeatRequest { tickets: vec![ticket], ..Default::default() };
         let client = site.player_elsewhere(&self.name).await;
-        client.heartbeat(request).await.expect("heartbeat").statuses.remove(0)
+        client.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0)
     }
 
     /// Whether the status says that the holder hosts.

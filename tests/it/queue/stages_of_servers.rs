@@ -193,7 +193,7 @@ async fn regions_of_their_own_are_silos_of_their_own_servers() {
     let mut ann = enter(&eu, "ann", 1).await;
     let mut bob = enter(&us, "bob", 2).await;
     for (client, silo) in [(&eu, 2), (&us, 1)] {
-        let refused = client.enter(request("lost", silo)).await.expect_err("a silo of the other region");
+        let refused = client.enter_queue(request("lost", silo)).await.expect_err("a silo of the other region");
         assert_eq!(refused.code(), Some(Code::InvalidArgument), "{refused}");
         assert_eq!(refused.fields()[0].field, "session_composition.silo_id");
     }

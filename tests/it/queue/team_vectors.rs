@@ -1,7 +1,7 @@
 //! Vectors for team splits and maximum weight matching.
 
 use fireteam::domain::matching::maximum_weight_matching;
-use fireteam::domain::ruleset::teams::{TeamOrder, TeamsSpec};
+use fireteam::domain::ruleset::teams::{TeamOrderInMatch, TeamsSpec};
 use fireteam::domain::team::{TeamParty, TeamSplit, split_greedily, split_into_teams};
 use serde::Deserialize;
 
@@ -53,7 +53,7 @@ fn two_teams(size: u16) -> TeamsSpec {
         max_party_size: 1,
         exact_up_to_size: 10,
         roles,
-        order: TeamOrder::Split,
+        order: TeamOrderInMatch::Split,
         role_attribute,
         bots: None,
     }

@@ -41,7 +41,7 @@ async fn ready_check_that_all_accept_starts_the_match() {
         assert_eq!(over.end_reason(), TicketEndReason::Played);
     }
     assert_eq!(queue_statistics(&server).await, []);
-    ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter again");
+    ann.client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter again");
 }
 
 /// Statistics of the queues with tickets or matches.
@@ -58,7 +58,7 @@ async fn queue_statistics(server: &TestServer) -> Vec<generated_client::QueueSta
 impl QueuedParty {
     /// Accepts a match that it has already received.
     async fn accept_match(&mut self, id: &str) -> String {
-        self.ticket.respond(id, true).await.expect("respond");
+        self.ticket.respond_to_ready_check(id, true).await.expect("respond");
         id.to_owned()
     }
 }
@@ -76,10 +76,11 @@ async fn ready_check_decline_requeues_the_other_party() {
     let requeued = ann.wait_for_state(TicketState::Waiting).await;
     assert_eq!(requeued.waited_ms, 5_000, "its wait counts from entering");
     assert_eq!(bob.wait_for_end().await.end_reason(), TicketEndReason::Declined);
-    let refused = bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("bob has a cooldown");
+    let refused =
+        bob.client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("bob has a cooldown");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
     server.clock.advance_ms(60_000);
-    bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("the cooldown has ended");
+    bob.client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("the cooldown has ended");
 }
 
 /// S0-21: a requeued party keeps the rating that it entered with, also if the rating changed, and its range as if it
@@ -190,10 +191,10 @@ async fn enter_repeated_with_its_key_returns_the_same_ticket() {
         idempotency_key: "sixteen letters or more".into(),
         ..enter_request(SET_ID, players)
     };
-    let first = client.enter(keyed(&[("ann", 20.0)])).await.expect("enter");
-    let again = client.enter(keyed(&[("ann", 20.0)])).await.expect("enter");
+    let first = client.enter_queue(keyed(&[("ann", 20.0)])).await.expect("enter");
+    let again = client.enter_queue(keyed(&[("ann", 20.0)])).await.expect("enter");
     assert_eq!(first.id(), again.id());
-    let other = client.enter(keyed(&[("bob", 20.0)])).await.expect_err("the key of another party");
+    let other = client.enter_queue(keyed(&[("bob", 20.0)])).await.expect_err("the key of another party");
     assert_eq!(other.code(), Some(Code::AlreadyExists), "{other}");
 }
 
@@ -204,7 +205,8 @@ async fn proposal_in_one_queue_pauses_the_other_ticket() {
     let other = duel_ruleset(CHECKED).replace(r#"SetId="11""#, r#"SetId="12""#);
     let server = start_queue_server(&[&duel_ruleset(CHECKED), &other]).await;
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
-    let second = ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann is already queued");
+    let second =
+        ann.client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann is already queued");
     assert_eq!(second.code(), Some(Code::AlreadyExists), "{second}");
     let mut other_ticket = QueuedParty::enter(&server, 12, &[("ann", 20.0)]).await;
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
@@ -215,7 +217,7 @@ async fn proposal_in_one_queue_pauses_the_other_ticket() {
     bob.respond_to_match(true).await;
     ann.wait_for_state(TicketState::Matched).await;
     assert_eq!(other_ticket.wait_for_end().await.end_reason(), TicketEndReason::MatchedElsewhere);
-    let in_match = ann.client.enter(enter_request(12, &[("ann", 20.0)])).await.expect_err("ann is in a match");
+    let in_match = ann.client.enter_queue(enter_request(12, &[("ann", 20.0)])).await.expect_err("ann is in a match");
     assert_eq!(in_match.code(), Some(Code::FailedPrecondition), "{in_match}");
     assert_eq!(eve.current_status().await.state(), TicketState::Waiting);
 }
@@ -225,7 +227,7 @@ async fn proposal_in_one_queue_pauses_the_other_ticket() {
 async fn ticket_without_heartbeats_expires() {
     let server = start_queue_server(&[&duel_ruleset("")]).await;
     let client = server.client().await;
-    let mut unwatched = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let mut unwatched = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     let mut watched = QueuedParty::enter(&server, SET_ID, &[("bob", 40.0)]).await;
     watched.next_status().await;
     let mut operator = operator_client(&server).await;
@@ -253,8 +255,8 @@ async fn ticket_without_heartbeats_expires() {
 async fn heartbeat_each_half_of_the_ttl_keeps_the_ticket() {
     let server = start_queue_server(&[&duel_ruleset("")]).await;
     let client = server.client().await;
-    let ticket = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
-    let _silent = client.enter(enter_request(SET_ID, &[("bob", 40.0)])).await.expect("enter");
+    let ticket = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let _silent = client.enter_queue(enter_request(SET_ID, &[("bob", 40.0)])).await.expect("enter");
     let mut operator = operator_client(&server).await;
     let mut expires_in_ms = ticket.expires_in_ms;
     for (number, percent) in [49, 52, 48, 50, 52, 49, 51].into_iter().enumerate() {
@@ -270,7 +272,7 @@ async fn heartbeat_each_half_of_the_ttl_keeps_the_ticket() {
             .await;
         }
         let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-        let response = client.heartbeat(request).await.expect("heartbeat");
+        let response = client.heartbeat_tickets(request).await.expect("heartbeat");
         assert_eq!(response.statuses[0].state(), TicketState::Waiting);
         expires_in_ms = response.expires_in_ms;
     }
@@ -283,7 +285,7 @@ async fn watch_resumes_after_the_last_status() {
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     let first_status = ann.next_status().await;
     let resumed = pb::TicketReference { resume_token: first_status.resume_token, ..ann.ticket.reference() };
-    let mut again = ann.client.watch([resumed]);
+    let mut again = ann.client.watch_tickets([resumed]);
     let _bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     let next = again.next().await.expect("a stream").expect("a status");
     assert_eq!(next.state(), TicketState::Proposed, "the waiting status is not repeated");
@@ -302,7 +304,7 @@ async fn gate_waits_for_a_share_of_connected_players() {
         connected_matchmaking_set_ids: vec![SET_ID],
         ..Default::default()
     };
-    client.heartbeat(request).await.expect("heartbeat");
+    client.heartbeat_tickets(request).await.expect("heartbeat");
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     let ticket = generated_client::ExplainRequest { ticket_id: ann.ticket.id().to_owned(), ..Default::default() };
@@ -320,17 +322,26 @@ async fn gate_waits_for_a_share_of_connected_players() {
 async fn enter_with_a_party_larger_than_a_team_is_refused() {
     let server = start_queue_server(&[&duel_ruleset("")]).await;
     let client = server.client().await;
-    let two =
-        client.enter(enter_request(SET_ID, &[("ann", 20.0), ("bob", 20.0)])).await.expect_err("the party is too large");
+    let two = client
+        .enter_queue(enter_request(SET_ID, &[("ann", 20.0), ("bob", 20.0)]))
+        .await
+        .expect_err("the party is too large");
     assert_eq!(two.code(), Some(Code::FailedPrecondition), "{two}");
     let unnamed = pb::SessionCompositionData { party_size_composition: vec![1], ..Default::default() };
     let unnamed = pb::QueueEnterRequest { session_composition: Some(unnamed), ..enter_request(SET_ID, &[]) };
-    assert_eq!(client.enter(unnamed).await.expect_err("a session without players").code(), Some(Code::InvalidArgument));
+    assert_eq!(
+        client.enter_queue(unnamed).await.expect_err("a session without players").code(),
+        Some(Code::InvalidArgument)
+    );
     let no_queue =
         duel_ruleset("").replace("<Queue PassIntervalMs=\"10\"><RatingWindow Start=\"2\" Max=\"2\"/></Queue>", "");
     let server_without_queue = start_queue_server(&[&no_queue]).await;
-    let refused =
-        server_without_queue.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("no queue");
+    let refused = server_without_queue
+        .client()
+        .await
+        .enter_queue(enter_request(SET_ID, &[("ann", 20.0)]))
+        .await
+        .expect_err("no queue");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
 }
 
@@ -339,8 +350,8 @@ async fn enter_with_a_party_larger_than_a_team_is_refused() {
 #[tokio::test]
 async fn ticket_token_of_another_party_is_refused() {
     let server = start_queue_server(&[&duel_ruleset("")]).await;
-    let ann = server.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
-    let bob = server.client().await.enter(enter_request(SET_ID, &[("bob", 40.0)])).await.expect("enter");
+    let ann = server.client().await.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let bob = server.client().await.enter_queue(enter_request(SET_ID, &[("bob", 40.0)])).await.expect("enter");
     let client = server.client().await;
     let leave_request = |id: &str| pb::QueueLeaveRequest {
         ticket_id: id.into(),
@@ -352,9 +363,12 @@ async fn ticket_token_of_another_party_is_refused() {
         client.leave_queue(leave_request(&"0".repeat(32))).await.expect_err("an unknown ticket").to_string();
     assert_eq!(other_ticket_error, no_server);
     let reference = pb::TicketReference { ticket_token: bob.reference().ticket_token, ..ann.reference() };
-    let watched = client.watch([reference.clone()]).next().await.expect_err("ann's ticket");
+    let watched = client.watch_tickets([reference.clone()]).next().await.expect_err("ann's ticket");
     assert_eq!(watched.code(), Some(Code::PermissionDenied));
-    assert_eq!(watched.server_error().and_then(|error| error.reason.as_deref()), Some("NOT_OWNER"));
+    assert_eq!(watched.as_server_error().and_then(|error| error.reason.as_deref()), Some("NOT_OWNER"));
     let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![reference], ..Default::default() };
-    assert_eq!(client.heartbeat(heartbeat).await.expect_err("ann's ticket").code(), Some(Code::PermissionDenied));
+    assert_eq!(
+        client.heartbeat_tickets(heartbeat).await.expect_err("ann's ticket").code(),
+        Some(Code::PermissionDenied)
+    );
 }

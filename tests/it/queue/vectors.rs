@@ -5,14 +5,14 @@ use serde::Deserialize;
 
 use fireteam::domain::queue::gate;
 use fireteam::domain::queue::quality::{
-    bonus_for_waiting, leaderboard_distance_quality, min_mean_category_similarity, min_similarity_to_mean,
+    bonus_for_waiting, leaderboard_distance_quality, min_player_category_similarity, min_similarity_to_mean,
     minimum_quality,
 };
 use fireteam::domain::queue::rating_group::group_of_rating;
 use fireteam::domain::queue::window::{bucket_of, range_accepts, range_at};
 use fireteam::domain::ruleset::DistanceCurve;
 use fireteam::domain::ruleset::queue::{
-    BucketRounding, Gate, GateRounding, NarrowerOrWiderBound, QualitySpec, RatingGroup, RatingGroups, RatingWindow,
+    BucketRounding, Gate, GateRounding, MaxRangeCombination, QualitySpec, RatingGroup, RatingGroups, RatingWindow,
     WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::score::apply_curve;
@@ -32,7 +32,7 @@ const TEISERVER: RatingWindow = RatingWindow {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: NarrowerOrWiderBound::Smaller,
+    combine: MaxRangeCombination::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
     rule: WindowPairRule::Contain,
@@ -367,7 +367,7 @@ fn category_similarity_equals_the_vectors() {
     let vectors = similarity();
     let count = vectors.max_category;
     for it in vectors.by_category {
-        let of = |divisor, curve| min_mean_category_similarity(divisor, curve, it.categories.iter().copied());
+        let of = |divisor, curve| min_player_category_similarity(divisor, curve, it.categories.iter().copied());
         assert_close(of(count, DistanceCurve::Linear), it.linear_div);
         assert_close(of(count - 1, DistanceCurve::Linear), it.linear_minus1);
         assert_close(of(count, DistanceCurve::Quadratic), it.quadratic_div);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fireteam::auth::identity::Role;
 use fireteam::config::{
-    CallRateOrOpenStreamsMax, PostgresUrl, RateLimitRule, RateLimitRules, RulesetSource, StoreTarget,
+    CallRateOrOpenStreamsMax, PostgresUrl, RateLimitRule, RateLimitSetting, RulesetSource, StoreTarget,
 };
 use fireteam_client::{Client, Code, Error, RetryPolicy, pb};
 use pb::TicketState;
@@ -20,10 +20,10 @@ const PRIVATE: &str = r#"K="32""#;
 const PUBLIC: &str = r#"K="32" Leaderboard="public""#;
 
 async fn start(ruleset: &str) -> (TestServer, TokenIssuer) {
-    start_with_limits(ruleset, RateLimitRules::Off).await
+    start_with_limits(ruleset, RateLimitSetting::Off).await
 }
 
-async fn start_with_limits(ruleset: &str, rate_limits: RateLimitRules) -> (TestServer, TokenIssuer) {
+async fn start_with_limits(ruleset: &str, rate_limits: RateLimitSetting) -> (TestServer, TokenIssuer) {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("duel.xml"), ruleset).expect("a ruleset");
     let path = folder.path().to_owned();
@@ -112,7 +112,7 @@ async fn game_server_reads_ratings_of_users_whom_it_enters() {
     let backend = issuer.client_with_token(&server, Role::GameServer, "eu-1").await;
     let other = issuer.client_with_token(&server, Role::GameServer, "eu-2").await;
     assert_eq!(refusal(backend.get_ratings(SET_ID, &["ann"]).await).0, Code::PermissionDenied);
-    let mut ann = backend.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let mut ann = backend.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     backend.get_ratings(SET_ID, &["ann"]).await.expect("it entered ann");
     history(&backend, "ann").await.expect("it entered ann");
     assert_eq!(refusal(other.get_ratings(SET_ID, &["ann"]).await).0, Code::PermissionDenied);
@@ -167,7 +167,7 @@ async fn reads_of_an_operator_are_charged_as_its_calls() {
         limit,
         allowance: CallRateOrOpenStreamsMax::Calls { per_second: 0.01, burst: 2, per_5_min: 2 },
     };
-    let rules = RateLimitRules::Overrides(vec![limit("operator", "operator"), limit("game_server", "search")]);
+    let rules = RateLimitSetting::Overrides(vec![limit("operator", "operator"), limit("game_server", "search")]);
     let (server, issuer) = start_with_limits(&rated_duel("").replace(PRIVATE, PUBLIC), rules).await;
     for (role, name) in [(Role::Operator, "ops"), (Role::GameServer, "eu-1")] {
         let client = issuer.client_with_token(&server, role, name).await.with_retry_policy(RetryPolicy::NEVER);

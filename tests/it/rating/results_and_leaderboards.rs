@@ -394,7 +394,7 @@ async fn enter_right_after_a_result_waits() {
     for round in 0..60 {
         let duel = Duel::start(&server, ["ann", "bob"]).await;
         duel.ann.client.report_result(duel.ann_won()).await.expect("report");
-        let mut ticket = duel.bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
+        let mut ticket = duel.bob.client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
         let status = ticket.heartbeat().await.expect("heartbeat").clone();
         assert_eq!(status.state(), TicketState::Waiting, "round {round}: {status:?}");
         assert!(ticket.leave().await.expect("leave"), "round {round}");

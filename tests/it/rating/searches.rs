@@ -42,7 +42,7 @@ async fn search(client: &Client, user: &str, stated: f64) -> (Vec<String>, u32) 
 }
 
 async fn search_set(client: &Client, set: u32, user: &str, stated: f64) -> (Vec<String>, u32) {
-    let mut searching = client.search_session(set, party_session(&[(user, stated)]));
+    let mut searching = client.new_search(set, party_session(&[(user, stated)]));
     let found = searching.search().await.expect("search");
     let refused = found.refusals.iter().filter(|refusal| refusal.rule == "skill").map(|refusal| refusal.count).sum();
     (found.candidates.into_iter().map(|candidate| candidate.advertisement_id).collect(), refused)
@@ -64,7 +64,7 @@ async fn search_uses_the_servers_ratings_of_hosts_and_searchers() {
     assert_eq!(search(&client, "guest", 890.0).await, (vec![ids[0].clone(), ids[1].clone()], 2));
     assert_eq!(search(&client, "expert", -890.0).await, (vec![ids[2].clone()], 3));
     assert_eq!(search(&client, "stranger", 0.0).await, (vec![ids[3].clone()], 3), "newcomers have the initial rating");
-    let mut searching = client.search_session(1, party_session(&[("guest", 890.0)]));
+    let mut searching = client.new_search(1, party_session(&[("guest", 890.0)]));
     let found = searching.search().await.expect("search");
     assert_eq!(found.ignored_fields, ["session_composition.players[0].skill"]);
     assert_eq!(found.candidates[0].terms[0].value, 0.002, "40 % of 10 of 2,000 points, rounded");
@@ -102,7 +102,7 @@ async fn nearest_and_most_even_host_is_the_first() {
             let request = advertise_request(&[(host, 0.0)], 5);
             ids.push(client.advertise(request).await.expect("advertise").id().to_owned());
         }
-        let mut searching = near.search_session(1, party_session(&[("guest", 0.0)]));
+        let mut searching = near.new_search(1, party_session(&[("guest", 0.0)]));
         let candidates = searching.search().await.expect("search").candidates;
         let found: Vec<&str> = candidates.iter().map(|candidate| &*candidate.advertisement_id).collect();
         assert_eq!(found.len(), 4, "the strong host is refused: {candidates:?}");
@@ -213,14 +213,14 @@ async fn newcomers_are_kept_apart_in_searches_and_queues() {
         let mut attributes = enter_request(1, &[("liar", 0.0)]);
         let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::NumberValue(50.0)) };
         attributes.session_composition.as_mut().expect("a party").attributes.insert(attribute.into(), value);
-        let error = client.enter(attributes).await.expect_err("the server counts it");
+        let error = client.enter_queue(attributes).await.expect_err("the server counts it");
         assert!(error.to_string().contains("counted by the server"), "{error}");
     }
 }
 
 /// Ids of the found sessions, and the rules that refused others.
 async fn search_refusals(client: &Client, user: &str) -> (Vec<String>, Vec<String>) {
-    let mut searching = client.search_session(1, party_session(&[(user, 0.0)]));
+    let mut searching = client.new_search(1, party_session(&[(user, 0.0)]));
     let found = searching.search().await.expect("search");
     let ids = found.candidates.into_iter().map(|candidate| candidate.advertisement_id).collect();
     (ids, found.refusals.into_iter().map(|refusal| refusal.rule).collect())

@@ -238,7 +238,8 @@ async fn silent_side_is_rated_only_if_it_was_heard() {
         let silent = Started::of_names(&fixture.server, &["cid", "dan"]).await;
         let mut answered = Started::of_names(&fixture.server, &["eve", "fay"]).await;
         let match_id = answered.id().to_owned();
-        let late = answered.parties[1].ticket.respond(&match_id, true).await.expect_err("play has begun");
+        let late =
+            answered.parties[1].ticket.respond_to_ready_check(&match_id, true).await.expect_err("play has begun");
         assert_eq!(late.code(), Some(Code::FailedPrecondition), "{late}");
         assert_eq!(answered.report(0, &answered.win_of(0)).await.state(), ReportState::Waiting);
         // The silent player is not the last one whose watch opened: that may be heard a little later.
@@ -258,7 +259,7 @@ async fn silent_side_is_rated_only_if_it_was_heard() {
         let heartbeat = pb::QueueHeartbeatRequest { tickets: tickets.to_vec(), ..Default::default() };
         let mut states = Vec::new();
         wait_until("both are decided", async || {
-            let statuses = client.heartbeat(heartbeat.clone()).await.expect("heartbeat").statuses;
+            let statuses = client.heartbeat_tickets(heartbeat.clone()).await.expect("heartbeat").statuses;
             let reports = statuses.iter().map(|status| status.found_match.as_ref().and_then(|found| found.reports));
             states = reports.map(|reports| reports.map_or(ReportState::Unspecified, |it| it.state())).collect();
             !states.contains(&ReportState::Waiting)
@@ -292,7 +293,7 @@ async fn contradicting_sides_are_unrated_and_filtered_by_disputes() {
         let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::NumberValue(0.0)) };
         let attributes = &mut forged.session_composition.as_mut().expect("a party").attributes;
         attributes.insert("disputed_percent".into(), value);
-        let error = server.client().await.enter(forged).await.expect_err("the server counts disputes");
+        let error = server.client().await.enter_queue(forged).await.expect_err("the server counts disputes");
         assert!(error.to_string().contains("counted by the server"), "{error}");
     }
 }
@@ -372,7 +373,7 @@ async fn enter_with_a_player_id_of_another_player_is_refused() {
         let mut request = enter_request(SET_ID, &[("ann", 20.0), ("bob", 20.0)]);
         let players = &mut request.session_composition.as_mut().expect("a party").players;
         players.iter_mut().zip(ids).for_each(|(player, id)| player.player_id = id.into());
-        let error = client.enter(request).await.expect_err("refused");
+        let error = client.enter_queue(request).await.expect_err("refused");
         assert!(error.to_string().contains(text), "{error}");
     }
 }
@@ -385,12 +386,12 @@ async fn sides_report_at_two_servers() {
     let replicas = Replicas::start(&database, 2, &["--rulesets", &rules.path().display().to_string()]);
     let servers = &replicas.servers;
     let clients = [servers[0].client().await, servers[1].client().await];
-    let ann = clients[0].enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
-    let bob = clients[1].enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
+    let ann = clients[0].enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let bob = clients[1].enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");
     let mut found = None;
     wait_until("they are matched", async || {
         let request = pb::QueueHeartbeatRequest { tickets: vec![ann.reference()], ..Default::default() };
-        let status = clients[0].heartbeat(request).await.expect("heartbeat").statuses.remove(0);
+        let status = clients[0].heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0);
         let is_matched = status.state() == TicketState::Matched;
         found = status.found_match;
         is_matched

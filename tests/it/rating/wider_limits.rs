@@ -35,7 +35,7 @@ async fn advertise(server: &TestServer, host: &str, skill: f64) -> String {
 }
 
 async fn found(server: &TestServer, searcher: &str, skill: f64) -> Vec<String> {
-    let mut search = server.client().await.search_session(SET_ID, party_session(&[(searcher, skill)]));
+    let mut search = server.client().await.new_search(SET_ID, party_session(&[(searcher, skill)]));
     let answer = search.search().await.expect("search");
     answer.candidates.into_iter().map(|candidate| candidate.advertisement_id).collect()
 }
@@ -62,10 +62,10 @@ async fn limits_are_wider_after_a_losing_streak() {
 
         let server = server.restart().await;
         let client = server.client().await;
-        let mut search = client.search_session(SET_ID, party_session(&[("bob", 20.0)]));
+        let mut search = client.new_search(SET_ID, party_session(&[("bob", 20.0)]));
         assert_eq!(search.search().await.expect("search").candidates.len(), 1);
         search.reserve(&host).await.expect("a seat");
-        let mut search = client.search_session(SET_ID, party_session(&[("ann", 20.0)]));
+        let mut search = client.new_search(SET_ID, party_session(&[("ann", 20.0)]));
         search.search().await.expect("search");
         let error = search.reserve(&host).await.expect_err("refused");
         assert!(error.to_string().contains("near"), "{error}");

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use fireteam::auth::jwt_signing_key::CallerTokenClaims;
 use fireteam::auth::token::{
-    AdvertisementClaim, BeaconRoundTrip, FloorSource, LatencyClaim, MeasuredSearchClaim, PacketCounts, ProbeRecord,
-    RecordedFinding, ReservationClaim, SearchClaim, SearchMeasurements,
+    AdvertisementClaim, BeaconRoundTrip, BeaconRoundTripSource, LatencyClaim, MeasuredSearchClaim, PacketCounts,
+    ProbeRecord, RecordedFinding, ReservationClaim, SearchClaim, SearchMeasurements,
 };
 use fireteam::config::Config;
 use fireteam::domain::advertisement::AdvertisementKind;
@@ -18,7 +18,7 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, S
 use fireteam::domain::time::UnixMs;
 use fireteam_probe::{
     AddressPrefix, BeaconCookieKey, Challenge, Echo, EchoReply, FleetKey, Hello, HostCookieKey, HostStateFlags,
-    INVOLVED_BYTES_MAX, Involved, InvolvedReply, ReceiptClaims, RepeatedQuestion, Verdict,
+    INVOLVED_BYTES_MAX, Involved, InvolvedReply, ReceiptClaims, ReturnedQuestionFields, Verdict,
 };
 use prost::Message;
 
@@ -215,7 +215,7 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         subject,
         prefix: AddressPrefix::of([192, 0, 2, 77].into()),
         issued_at: since,
-        entries: vec![BeaconRoundTrip::new(7, 20.5, FloorSource::Proven, 8_000)],
+        entries: vec![BeaconRoundTrip::new(7, 20.5, BeaconRoundTripSource::Proven, 8_000)],
     };
     seeds.push(("tokens", "latency", signer.sign(&claim)));
     let claim = ReservationClaim {
@@ -266,7 +266,7 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
 /// One packet of each type, of conversations that the target's host and beacon accept.
 fn probe_packets() -> Vec<(&'static str, Vec<u8>)> {
     let (key, from) = (targets::probe_key(), (std::net::IpAddr::from([192, 0, 2, 77]), 50_123).into());
-    let question = RepeatedQuestion { sequence: 1, nonce: [2; 8], advertisement: [0xa5; 8], stamp: [3; 8] };
+    let question = ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement: [0xa5; 8], stamp: [3; 8] };
     let cookie = HostCookieKey([0x77; 32]).cookie(from, &question, 0);
     let flags = HostStateFlags { full: true, wait: false };
     let echo_reply = EchoReply { question, flags, wait_10ms: 0, held_10us: 5, cookie };

@@ -140,18 +140,18 @@ fn catalog_reload_replaces_all_and_retires_the_old() {
     assert!(catalog.snapshot().rejected_diagnostics.is_empty());
     assert_ne!(catalog.active_ruleset(one).unwrap().hash, old);
     assert_eq!(
-        catalog.find_indexed_by_hash(one, old).unwrap().search_limits.max_results,
+        catalog.find_by_hash_with_index(one, old).unwrap().search_limits.max_results,
         10,
         "a search that started with it continues"
     );
-    assert!(catalog.find_indexed_by_hash(two, old).is_none(), "a hash belongs to one set");
+    assert!(catalog.find_by_hash_with_index(two, old).is_none(), "a hash belongs to one set");
     assert!(catalog.active_ruleset(two).is_none());
     assert_eq!(catalog.snapshot().retired.iter().map(|old| old.retired_at).collect::<Vec<_>>(), [UnixMs(2_000); 2]);
 
-    catalog.prune_expired_rulesets(UnixMs(2_499));
-    assert!(catalog.find_indexed_by_hash(one, old).is_some());
-    catalog.prune_expired_rulesets(UnixMs(2_500));
-    assert!(catalog.find_indexed_by_hash(one, old).is_none());
+    catalog.prune_superseded_rulesets(UnixMs(2_499));
+    assert!(catalog.find_by_hash_with_index(one, old).is_some());
+    catalog.prune_superseded_rulesets(UnixMs(2_500));
+    assert!(catalog.find_by_hash_with_index(one, old).is_none());
 }
 
 /// A ruleset that is restored is active, not retired; the same rules with another spelling are no change.

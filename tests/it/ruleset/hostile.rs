@@ -6,7 +6,8 @@ use fireteam::rules::FileDiagnostic;
 use crate::support::hostile_documents::hostile_documents;
 
 fn read(bytes: &[u8]) -> Result<(), Vec<FileDiagnostic>> {
-    rules::decode_utf8("hostile.xml", bytes).and_then(|text| rules::parse_ruleset("hostile.xml", text).map(|_| ()))
+    rules::decode_ruleset_text("hostile.xml", bytes)
+        .and_then(|text| rules::parse_ruleset("hostile.xml", text).map(|_| ()))
 }
 
 /// SEC-14: memory limit for one document, bytes.

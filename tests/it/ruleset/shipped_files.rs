@@ -6,7 +6,7 @@ use std::process::Command;
 
 use fireteam::domain::attribute::Trust;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::ruleset::{HardRule, SoftFilterDistance};
+use fireteam::domain::ruleset::{HardRule, SoftFilterObjective};
 use fireteam::rules;
 
 fn root() -> &'static Path {
@@ -60,8 +60,8 @@ fn shipped_control_has_the_numbers_of_the_thesis() {
     let skill = &control.attributes[control.attribute_index("skill").unwrap()];
     assert_eq!((skill.normalization_range, skill.trust), (Some((-1000.0, 1000.0)), Trust::Client));
     let [by_skill, by_latency] = &*control.soft_filters else { panic!("two soft filters") };
-    assert_eq!((by_skill.weight, by_skill.mode), (0.4, SoftFilterDistance::Difference));
-    assert_eq!((by_latency.weight, by_latency.mode), (0.6, SoftFilterDistance::LowerIsBetter));
+    assert_eq!((by_skill.weight, by_skill.mode), (0.4, SoftFilterObjective::Difference));
+    assert_eq!((by_latency.weight, by_latency.mode), (0.6, SoftFilterObjective::LowerIsBetter));
     assert_eq!((by_latency.min, by_latency.max), (0.0, 300.0));
     // 100 points are worth 10 ms; dividing by half of the span would be wrong (B-9).
     assert!((by_skill.weight * 100.0 / 2_000.0 - 0.02).abs() < 1e-12);

@@ -1,6 +1,6 @@
 //! Attribute trust: a stated value counts if the ruleset trusts its source; otherwise it is ignored.
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::{authorization, pb};
 use fireteam::auth::identity::Role;
@@ -108,7 +108,7 @@ fn search(
 ) -> generated_client::MatchmakingSearchResponse {
     let wire =
         pb::SearchRequest { session_composition: Some(session), matchmaking_set_id: Some(7), ..Default::default() };
-    let answer = handler.search(EntryPoint::default(), caller, wire).unwrap().encode_to_vec();
+    let answer = handler.search(RequestReader::default(), caller, wire).unwrap().encode_to_vec();
     generated_client::MatchmakingSearchResponse::decode(answer.as_slice()).unwrap()
 }
 
@@ -122,7 +122,7 @@ async fn publish(
         matchmaking_set_id: Some(7),
         ..Default::default()
     };
-    handler.update_advertisement(EntryPoint::default(), caller, wire).unwrap().wait().await.unwrap().ignored_fields
+    handler.update_advertisement(RequestReader::default(), caller, wire).unwrap().wait().await.unwrap().ignored_fields
 }
 
 /// Checks one ruleset: untrusted values are listed and change nothing, for clients and for game servers.

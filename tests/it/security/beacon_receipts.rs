@@ -330,7 +330,7 @@ impl TokenSite {
         let client = self.issuer.client_with_token(server, Role::Client, "ada").await;
         let client = client.with_metadata("x-forwarded-for", HOME).expect("a header");
         let session = with_latency(party_session(&[("ada", 0.0)]), token, regions);
-        let found = client.search_session(set_id, session).search().await.expect("a search");
+        let found = client.new_search(set_id, session).search().await.expect("a search");
         (found.candidates.first().and_then(|candidate| candidate.round_trip_ms), found.ignored_fields)
     }
 }
@@ -383,7 +383,7 @@ async fn token_of_each_member_counts_for_that_member() {
         for (player, token) in session.players.iter_mut().zip(tokens) {
             player.latency_token = token.to_vec();
         }
-        let found = client.search_session(CLAIM_SET, session).search().await.expect("a search");
+        let found = client.new_search(CLAIM_SET, session).search().await.expect("a search");
         (found.candidates.first().and_then(|candidate| candidate.round_trip_ms), found.ignored_fields)
     };
     assert_eq!(search([adas, bobs]).await, (Some(150.0), paths(&[])), "160 ms, rounded to 25");
@@ -398,6 +398,6 @@ async fn token_of_each_member_counts_for_that_member() {
         session_composition: Some(with_latency(party_session(&[("ada", 0.0)]), adas, &stated)),
         ..Default::default()
     };
-    let ticket = liar.enter(request).await.expect("entered");
+    let ticket = liar.enter_queue(request).await.expect("entered");
     assert_eq!(ticket.ignored_fields, paths(&["region_latencies[1]"]));
 }

@@ -139,8 +139,8 @@ fn forward_and_record(
 /// Two callers enter a queue, accept a match, and report the result. Returns the text of a rejected report.
 async fn run_queue_match(client: &Client, guest: &Client, name: &str) -> String {
     let other = format!("{name}-too");
-    let mut here = client.enter(enter_request(RANKED_SET_ID, &[(name, 1_500.0)])).await.unwrap();
-    let mut there = guest.enter(enter_request(RANKED_SET_ID, &[(&other, 1_500.0)])).await.unwrap();
+    let mut here = client.enter_queue(enter_request(RANKED_SET_ID, &[(name, 1_500.0)])).await.unwrap();
+    let mut there = guest.enter_queue(enter_request(RANKED_SET_ID, &[(&other, 1_500.0)])).await.unwrap();
     let mut updates = here.watch();
     let id = loop {
         let status = updates.next().await.unwrap().expect("the ticket waits");
@@ -148,8 +148,8 @@ async fn run_queue_match(client: &Client, guest: &Client, name: &str) -> String 
             break found_match.match_id;
         }
     };
-    here.respond(&id, true).await.unwrap();
-    let found_match = there.respond(&id, true).await.unwrap().found_match.clone().expect("a match");
+    here.respond_to_ready_check(&id, true).await.unwrap();
+    let found_match = there.respond_to_ready_check(&id, true).await.unwrap().found_match.clone().expect("a match");
     assert!(!found_match.own_players[0].credential.is_empty(), "the match starts");
     there.submit_feedback(&id, 4).await.unwrap();
     let around = pb::GetLeaderboardRequest {
@@ -178,7 +178,7 @@ async fn run_all_calls(client: Client, guest: Client, name: &str) -> Vec<String>
     };
     let mut advertised = connection.advertise(update.clone()).await.unwrap();
     advertised.heartbeat().await.unwrap();
-    let mut search = guest.search_session(1, party_session(&[(&format!("{name}-too"), 0.0)]));
+    let mut search = guest.new_search(1, party_session(&[(&format!("{name}-too"), 0.0)]));
     let found = search.search().await.unwrap();
     let own = found.candidates.iter().find(|candidate| candidate.advertisement_id == advertised.id());
     assert!(own.is_some(), "found from the same city: {found:?}");
@@ -193,10 +193,10 @@ async fn run_all_calls(client: Client, guest: Client, name: &str) -> Vec<String>
 
     let mut refusals = vec![run_queue_match(&client, &guest, name).await];
     let invalid = party_session(&[(name, f64::NAN)]);
-    refusals.push(client.search_session(1, invalid).search().await.unwrap_err().to_string());
-    refusals.push(client.search_session(77, party_session(&[(name, 0.0)])).search().await.unwrap_err().to_string());
+    refusals.push(client.new_search(1, invalid).search().await.unwrap_err().to_string());
+    refusals.push(client.new_search(77, party_session(&[(name, 0.0)])).search().await.unwrap_err().to_string());
     let twice = party_session(&[(name, 0.0), (name, 0.0)]);
-    refusals.extend(client.search_session(1, twice).search().await.err().map(|error| error.to_string()));
+    refusals.extend(client.new_search(1, twice).search().await.err().map(|error| error.to_string()));
     let forged = pb::MatchmakingDeleteAdvertisementRequest {
         advertisement_id: advertised.id().into(),
         advertisement_token: b"forged".to_vec(),

@@ -39,7 +39,7 @@ struct SelfMadeHost {
 impl SelfMadeHost {
     async fn start(server: &TestServer, [honest, liar]: [&str; 2]) -> Self {
         server.clock.advance_ms(1);
-        let honest = server.client().await.enter(enter_request(SET_ID, &[(honest, 20.0)])).await.expect("enter");
+        let honest = server.client().await.enter_queue(enter_request(SET_ID, &[(honest, 20.0)])).await.expect("enter");
         server.clock.advance_ms(1);
         let mut request = enter_request(SET_ID, &[(liar, 20.0)]);
         request.session_composition.as_mut().expect("a party").nat_type = Some(1);
@@ -89,7 +89,7 @@ async fn self_made_host_that_reports_alone_gains_no_rating() {
         let own = pb::QueueHeartbeatRequest { tickets: vec![duel.liar.reference()], ..Default::default() };
         let mut state = ReportState::Unspecified;
         wait_until("the window has ended", async || {
-            let status = client.heartbeat(own.clone()).await.expect("heartbeat").statuses.remove(0);
+            let status = client.heartbeat_tickets(own.clone()).await.expect("heartbeat").statuses.remove(0);
             let reports = status.found_match.and_then(|found| found.reports);
             state = reports.map_or(ReportState::Unspecified, |reports| reports.state());
             !matches!(state, ReportState::Unspecified | ReportState::Waiting)
@@ -192,12 +192,12 @@ async fn connected_users_of_others_are_refused() {
         ..Default::default()
     };
     let eve = site.player("eve").await;
-    eve.heartbeat(connected(&["eve"])).await.expect("its own user");
+    eve.heartbeat_tickets(connected(&["eve"])).await.expect("its own user");
     for others in [&["ann"][..], &["eve", "ann"]] {
-        let refused = eve.heartbeat(connected(others)).await.expect_err("another user");
+        let refused = eve.heartbeat_tickets(connected(others)).await.expect_err("another user");
         assert_eq!((refused.code(), reason(&refused)), (Some(Code::PermissionDenied), "NOT_OWNER"));
     }
-    site.backend().await.heartbeat(connected(&["ann", "bob"])).await.expect("a game's backend");
+    site.backend().await.heartbeat_tickets(connected(&["ann", "bob"])).await.expect("a game's backend");
     site.shut_down().await;
 }
 
@@ -213,7 +213,7 @@ async fn reservations_of_another_session_cannot_be_confirmed_or_ended() {
     let token = site.consent("ben", "ana", false, ConsentUse::Search).await;
     let mut party = party_session(&[("ana", 20.0), ("ben", 20.0)]);
     party.players[1].consent_token = token;
-    let mut searching = site.player("ana").await.search_session(SET_ID, party);
+    let mut searching = site.player("ana").await.new_search(SET_ID, party);
     searching.search().await.expect("search");
     let held = searching.reserve(hosted.id()).await.expect("reserve").id;
     let eve = site.player("eve").await;
@@ -253,7 +253,7 @@ async fn idempotency_key_of_another_caller_is_another_request() {
         assert!(created.created, "{name}");
         advertisements.push(created.advertisement_id);
         let enter = pb::QueueEnterRequest { idempotency_key: key.to_owned(), ..enter_request(SET_ID, &[(name, 20.0)]) };
-        tickets.push(client.enter(enter).await.expect("enter").id().to_owned());
+        tickets.push(client.enter_queue(enter).await.expect("enter").id().to_owned());
     }
     assert_ne!(tickets[0], tickets[1]);
     assert_ne!(advertisements[0], advertisements[1]);
@@ -261,7 +261,7 @@ async fn idempotency_key_of_another_caller_is_another_request() {
     for name in ["cid", "dan"] {
         let client = site.player(name).await;
         let party = party_session(&[(name, 20.0)]);
-        let found = client.search_session(SET_ID, party.clone()).search().await.expect("search");
+        let found = client.new_search(SET_ID, party.clone()).search().await.expect("search");
         let reserve = pb::MatchmakingReserveRequest {
             advertisement_id: advertisements[0].clone(),
             idempotency_key: key.to_owned(),
@@ -300,7 +300,7 @@ async fn party_sizes_other_than_the_players_are_refused() {
         let error = client.update_advertisement(advertise).await.expect_err("refused");
         assert_eq!(fields(&error), path, "{sizes:?}");
         let enter = pb::QueueEnterRequest { session_composition: Some(party), ..enter_request(SET_ID, &[]) };
-        let error = client.enter(enter).await.expect_err("refused");
+        let error = client.enter_queue(enter).await.expect_err("refused");
         assert_eq!(fields(&error), path, "{sizes:?}");
     }
 }
@@ -337,7 +337,7 @@ async fn reply_to_the_proposal_of_others_is_refused() {
     let (mut cid, _dan, _) = matches.pop().expect("two matches");
     let (mut ann, _bob, id) = matches.pop().expect("two matches");
     for accept in [true, false] {
-        let refused = cid.ticket.respond(&id, accept).await.expect_err("the proposal of others");
+        let refused = cid.ticket.respond_to_ready_check(&id, accept).await.expect_err("the proposal of others");
         assert_eq!(reason(&refused), "NOT_OWNER");
     }
     let status = ann.current_status().await;
@@ -377,7 +377,7 @@ async fn untrusted_values_of_a_party_are_listed_and_ignored() {
     let mut nothing_said = claimed("eve");
     (nothing_said.nat_type, nothing_said.big_party_count) = (None, None);
     (nothing_said.game_in_progress, nothing_said.players[0].skill) = (None, None);
-    let search = async |client: &Client, session| client.search_session(1, session).search().await.expect("search");
+    let search = async |client: &Client, session| client.new_search(1, session).search().await.expect("search");
     let eve = issuer.client_with_token(&server, Role::Client, "eve").await;
     let (mut lying, honest) = (search(&eve, claimed("eve")).await, search(&eve, nothing_said).await);
     assert_eq!((&lying.candidates, &lying.refusals), (&honest.candidates, &honest.refusals));

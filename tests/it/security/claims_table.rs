@@ -454,7 +454,7 @@ fn every_claim_of_a_client_is_tried_as_a_lie() {
         groups.iter().flat_map(|(_, fields)| fields.iter()).map(move |field| (*message, *field))
     });
     let advice = "try each as a lie, or say in the table why there is nothing to lie about";
-    assert_closed(&request_fields(pb::MATCHMAKING_DESCRIPTORS), rows, advice);
+    assert_closed(&request_fields(pb::CLIENT_PORT_SERVICE_DESCRIPTORS), rows, advice);
     let files = read_source_files(&repository_root().join("tests/it"));
     let (mut fields_in_all, mut tried) = (0, 0);
     for (judgement, fields) in TABLE.iter().flat_map(|(_, groups)| groups.iter()) {

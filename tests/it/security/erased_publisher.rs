@@ -32,7 +32,7 @@ async fn session_of_an_erased_publisher_is_deleted(site: PartySite) {
     site.player("ana").await.advertise(request).await.expect("advertise");
     let searcher = site.player_elsewhere("hal").await;
     let sessions = async || {
-        let mut search = searcher.search_session(SET_ID, party_session(&[("hal", 20.0)]));
+        let mut search = searcher.new_search(SET_ID, party_session(&[("hal", 20.0)]));
         search.search().await.expect("search").candidates.len()
     };
     wait_until("the other server has the session", async || sessions().await == 1).await;

@@ -72,7 +72,7 @@ impl Site {
     }
 
     async fn enter(&self, request: pb::QueueEnterRequest) -> Ticket {
-        self.client().await.enter(request).await.expect("enter")
+        self.client().await.enter_queue(request).await.expect("enter")
     }
 
     /// Two users who enter, and play when this returns.
@@ -125,7 +125,7 @@ impl Site {
         for server in &self.servers {
             let client = server.client().await;
             wait_until("the server has the sessions", async || {
-                let mut search = client.search_session(SET_ID, party_session(&[(searcher, 20.0)]));
+                let mut search = client.new_search(SET_ID, party_session(&[(searcher, 20.0)]));
                 search.search().await.expect("search").candidates.len() == count
             })
             .await;
@@ -164,7 +164,7 @@ impl Site {
 
 /// Reserves seats in a session, and returns the reservation's id.
 async fn reserve(client: &Client, hosted: &Advertisement, players: &[(&str, f64)]) -> String {
-    let mut search = client.search_session(SET_ID, party_session(players));
+    let mut search = client.new_search(SET_ID, party_session(players));
     search.search().await.expect("search");
     search.reserve(hosted.id()).await.expect("reserve").id
 }

@@ -1,7 +1,7 @@
 //! `x-forwarded-for` over gRPC: bytes that a client sends before its proxy appends the client's address, and the quota of a
 //! proxy's own health checks.
 
-use fireteam::config::{CallRateOrOpenStreamsMax, Config, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+use fireteam::config::{CallRateOrOpenStreamsMax, Config, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitSetting};
 use http::{HeaderMap, HeaderValue};
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
@@ -23,7 +23,7 @@ fn allow_three(limit: &'static str) -> impl FnOnce(&mut Config) {
         let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.role == "anonymous" && rule.limit == limit);
         let allowance = CallRateOrOpenStreamsMax::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
         let rule = RateLimitRule { allowance, ..*known.expect("a default rate limit") };
-        config.rate_limits = RateLimitRules::Overrides(vec![rule]);
+        config.rate_limits = RateLimitSetting::Overrides(vec![rule]);
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fireteam::auth::identity::Role;
-use fireteam::config::{Config, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam::config::{Config, PostgresUrl, RateLimitSetting, RulesetSource, StoreTarget};
 use fireteam_client::{Client, Code, Error, TokenSource, pb};
 use sqlx::Row as _;
 
@@ -80,7 +80,7 @@ impl Site {
                 config.store = store;
                 config.rulesets = RulesetSource::Directory(rules.clone());
                 config.auth = Some(auth.clone());
-                config.rate_limits = RateLimitRules::Off;
+                config.rate_limits = RateLimitSetting::Off;
                 config.token_key_file = Some(folder.path().join("token-key"));
                 change(config);
             });
@@ -196,7 +196,7 @@ async fn heartbeat(
 fn assert_refused<T: std::fmt::Debug>(result: Result<T, Error>, code: Code, reason: &str) -> Error {
     let error = result.expect_err("refused");
     assert_eq!(error.code(), Some(code), "{error}");
-    assert_eq!(error.server_error().and_then(|details| details.reason.clone()).as_deref(), Some(reason), "{error}");
+    assert_eq!(error.as_server_error().and_then(|details| details.reason.clone()).as_deref(), Some(reason), "{error}");
     error
 }
 
@@ -238,7 +238,7 @@ async fn racing_servers_count_one_owner_together() {
         let enter = async |at: usize| {
             let request = enter(round % 3 + 2 * at as u32, &["hoarder"]);
             let key = format!("round {round} at {at}");
-            hoarder[at].enter(pb::QueueEnterRequest { idempotency_key: key, ..request }).await
+            hoarder[at].enter_queue(pb::QueueEnterRequest { idempotency_key: key, ..request }).await
         };
         let results = tokio::join!(publish(0), publish(1), hold(0), hold(1), enter(0), enter(1));
         results.0.expect("published");

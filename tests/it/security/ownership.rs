@@ -1,7 +1,7 @@
 //! Ownership: no caller changes, ends or confirms an advertisement or reservation of another, and all errors are the
 //! same.
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::status::Rejection;
 use fireteam::api::{authorization, pb};
@@ -47,7 +47,8 @@ async fn create_owners(server: &TestServer, issuer: &TokenIssuer, handler: &Matc
         let name = format!("owner {number}");
         let caller = issuer.authorized_caller(server, role_of_owner(number), &name);
         let wire = transcode(advertise_request(&[(&name, 0.0)], 8));
-        let created = handler.update_advertisement(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
+        let created =
+            handler.update_advertisement(RequestReader::default(), &caller, wire).unwrap().wait().await.unwrap();
         owners.push(Owner {
             caller,
             id: created.id.to_string(),
@@ -64,7 +65,7 @@ async fn create_owners(server: &TestServer, issuer: &TokenIssuer, handler: &Matc
             session_composition: Some(composition.clone()),
             ..Default::default()
         };
-        let found = handler.search(EntryPoint::default(), &caller, search).unwrap().encode_to_vec();
+        let found = handler.search(RequestReader::default(), &caller, search).unwrap().encode_to_vec();
         let found = generated_client::MatchmakingSearchResponse::decode(found.as_slice()).unwrap();
         let reserve = pb::ReserveRequest {
             advertisement_id: next,
@@ -127,7 +128,7 @@ fn any_attempt() -> impl Strategy<Value = Attempt> {
 /// Makes the attempt and returns its error.
 fn attempt_error(handler: &MatchmakingHandler, owners: &[Owner], attempt: &Attempt) -> Option<Rejection> {
     let Attempt { attacker, victim, .. } = *attempt;
-    let (attacker, victim, entry_point) = (&owners[attacker], &owners[victim], EntryPoint::default());
+    let (attacker, victim, entry_point) = (&owners[attacker], &owners[victim], RequestReader::default());
     let is_release = matches!(attempt.operation, OwnerOperation::Release);
     let pick = |owner: &Owner| if is_release { owner.reservation_token.clone() } else { owner.token.clone() };
     let token = match attempt.token_choice {
@@ -209,7 +210,7 @@ async fn advertisement_calls_by_another_caller_are_refused_alike() {
             ..Default::default()
         };
         let answer = handler
-            .update_advertisement(EntryPoint::default(), &owner.caller, heartbeat)
+            .update_advertisement(RequestReader::default(), &owner.caller, heartbeat)
             .unwrap()
             .wait()
             .await
@@ -235,8 +236,7 @@ async fn advertisement_token_is_useless_to_another_caller() {
     let ana = issuer.client_with_token(&server, Role::Client, "ana").await;
     let mut advertised = ana.advertise(advertise_request(&[("ana", 0.0)], 3)).await.expect("advertise");
     let ben = issuer.client_with_token(&server, Role::Client, "ben").await;
-    let search_token =
-        ben.search_session(1, party_session(&[("ben", 0.0)])).search().await.expect("search").search_token;
+    let search_token = ben.new_search(1, party_session(&[("ben", 0.0)])).search().await.expect("search").search_token;
     let reserve = fireteam_client::pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
         search_token,

@@ -85,7 +85,7 @@ impl Hosts {
 }
 
 fn searching(client: &Client, set: u32) -> SearchSession {
-    client.search_session(set, party_session(&[("guest", 20.0)]))
+    client.new_search(set, party_session(&[("guest", 20.0)]))
 }
 
 fn ids(candidates: &[pb::Candidate]) -> Vec<&str> {

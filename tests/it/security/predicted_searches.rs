@@ -210,7 +210,7 @@ async fn advertise(
 async fn search(server: &TestServer, issuer: &TokenIssuer, set_id: u32, token: &[u8]) -> Vec<pb::Candidate> {
     let client = issuer.client_with_token(server, Role::Client, ADA.user).await;
     let client = client.with_metadata("x-forwarded-for", ADA.address).expect("a header");
-    client.search_session(set_id, session(ADA, token)).search().await.expect("a search").candidates
+    client.new_search(set_id, session(ADA, token)).search().await.expect("a search").candidates
 }
 
 fn sources(candidates: &[pb::Candidate]) -> Vec<Source> {

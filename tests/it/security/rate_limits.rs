@@ -2,7 +2,7 @@
 
 use fireteam::auth::identity::Role;
 use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
-use fireteam::config::{CallRateOrOpenStreamsMax, Config, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+use fireteam::config::{CallRateOrOpenStreamsMax, Config, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitSetting};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -32,7 +32,7 @@ fn set_small_rate_limits(config: &mut Config) {
         RateLimitRule { allowance, ..*known.expect("a default rate limit") }
     };
     let search = CallRateOrOpenStreamsMax::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
-    config.rate_limits = RateLimitRules::Overrides(vec![
+    config.rate_limits = RateLimitSetting::Overrides(vec![
         rule("search", search),
         rule("stream", CallRateOrOpenStreamsMax::OpenStreams(1)),
     ]);
@@ -200,7 +200,7 @@ async fn rate_limit_charges_unreadable_and_unknown_calls() {
             .find(|rule| rule.role == "anonymous" && rule.limit == "call")
             .expect("a default rate limit");
         let allowance = CallRateOrOpenStreamsMax::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
-        config.rate_limits = RateLimitRules::Overrides(vec![RateLimitRule { allowance, ..*known }]);
+        config.rate_limits = RateLimitSetting::Overrides(vec![RateLimitRule { allowance, ..*known }]);
     };
     let server = TestServer::start_with_config(three_calls).await;
     let uri = format!("http://{}", server.app.server.address);

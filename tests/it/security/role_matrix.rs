@@ -16,7 +16,7 @@ use fireteam::api::{pb, rpc_method};
 use fireteam::auth::identity::Role;
 use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::auth::policy::AccessPolicy;
-use fireteam::config::RateLimitRules;
+use fireteam::config::RateLimitSetting;
 
 use crate::support::scripted_server::TEST_TIMEOUT;
 use crate::support::tokens::{TokenIssuer, start_authenticated_server, start_authenticated_server_with_config};
@@ -134,7 +134,7 @@ async fn check_access(channel: &Channel, path: &str, credential: &TestCredential
 async fn role_matrix_of_every_rpc_matches_the_policy() {
     // Rate limits are off: that many invalid credentials would exceed them.
     let (server, issuer) =
-        start_authenticated_server_with_config(|config| config.rate_limits = RateLimitRules::Off).await;
+        start_authenticated_server_with_config(|config| config.rate_limits = RateLimitSetting::Off).await;
     let credentials = all_credentials(&issuer);
     let both = [
         tonic_health::pb::FILE_DESCRIPTOR_SET,
@@ -142,7 +142,7 @@ async fn role_matrix_of_every_rpc_matches_the_policy() {
         tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
     ];
     let ports = [
-        (server.app.server.address, pb::MATCHMAKING_DESCRIPTORS),
+        (server.app.server.address, pb::CLIENT_PORT_SERVICE_DESCRIPTORS),
         (server.app.server.operator_address, pb::OPERATOR_DESCRIPTORS),
     ];
     let (mut cells, mut calls_of_operators) = (0, BTreeSet::new());

@@ -5,7 +5,7 @@ use fireteam::domain::advertisement::ProbeEndpoint;
 use fireteam::domain::attribute::ValueOrigin;
 use fireteam::domain::id::{SetId, UserKey};
 use fireteam::domain::session::{Player, Session};
-use fireteam::engine::command::{Caller, UpdateAdvertCommand};
+use fireteam::engine::command::{Caller, PublishOrHeartbeatAdvertCommand};
 use fireteam::rules;
 use prost::Message;
 use tonic::transport::Endpoint;
@@ -97,7 +97,7 @@ async fn start_populated_server() -> TestServer {
     for number in 0..HOST_COUNT {
         let user = UserKey::from_name(&format!("host {number}"));
         let players = vec![Player { stated_skill: Some(rng.random_skill()), ..Player::from_user(user) }];
-        let update = UpdateAdvertCommand {
+        let update = PublishOrHeartbeatAdvertCommand {
             session: Some(Session {
                 players,
                 party_sizes: vec![1],
@@ -109,7 +109,7 @@ async fn start_populated_server() -> TestServer {
             idempotency_key: Some(format!("advertisement number {number:020}")),
             // The longest endpoint, which each candidate shows.
             probe: Some(ProbeEndpoint { address: [7; 16], port: 50_000, key: [7; 32].into() }),
-            ..UpdateAdvertCommand::default()
+            ..PublishOrHeartbeatAdvertCommand::default()
         };
         let game_server = Caller { origin: ValueOrigin::GameServer, ..Caller::default() };
         waiting.push(server.app.engine.update_advertisement(&game_server, update).expect("a valid update"));

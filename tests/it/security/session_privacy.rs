@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fireteam::api::convert::EntryPoint;
+use fireteam::api::convert::RequestReader;
 use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::pb as server_pb;
 use fireteam::auth::identity::Role;
-use fireteam::config::{Config, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam::config::{Config, PostgresUrl, RateLimitSetting, RulesetSource, StoreTarget};
 use fireteam_client::{Client, Code, SearchSession, pb};
 use prost::Message as _;
 
@@ -49,7 +49,7 @@ fn rulesets() -> RulesetDirectory {
 pub(crate) fn configure(config: &mut Config, folder: &RulesetDirectory, issuer: &TokenIssuer) {
     config.rulesets = RulesetSource::Directory(folder.path().to_owned());
     config.auth = Some(issuer.write_jwt_settings(folder.path()));
-    config.rate_limits = RateLimitRules::Off;
+    config.rate_limits = RateLimitSetting::Off;
     config.token_key_file = Some(folder.path().join("token-key"));
 }
 
@@ -82,7 +82,7 @@ fn advertise(set: u32, user: &str) -> pb::MatchmakingUpdateAdvertisementRequest 
 }
 
 fn searching(client: &Client, set: u32, user: &str) -> SearchSession {
-    client.search_session(set, party_session(&[(user, 20.0)]))
+    client.new_search(set, party_session(&[(user, 20.0)]))
 }
 
 fn contains(bytes: &[u8], canary: &[u8]) -> bool {
@@ -109,7 +109,7 @@ async fn connect_data_is_told_on_reserve_only() {
         session_composition: session(),
         ..Default::default()
     };
-    let answer = handler.search(EntryPoint::default(), &caller, search).expect("a search").encode_to_vec();
+    let answer = handler.search(RequestReader::default(), &caller, search).expect("a search").encode_to_vec();
     assert!(contains(&answer, published.advertisement_id.as_bytes()), "the session is found");
     assert!(!contains(&answer, CONNECT_DATA), "its connect data is not told");
 

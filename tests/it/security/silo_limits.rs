@@ -1,7 +1,7 @@
 //! Limits on open silos: per caller and in all, over tickets and advertisements; who is exempt.
 
 use fireteam::auth::identity::Role;
-use fireteam::config::RateLimitRules;
+use fireteam::config::RateLimitSetting;
 use fireteam_client::{Client, Code, Error, Ticket, pb};
 
 use crate::store::replicas::Replicas;
@@ -42,7 +42,7 @@ fn advertise_in_silo(user: &str, silo: u64) -> pb::MatchmakingUpdateAdvertisemen
 
 /// Enters a user of its own in `silo`.
 async fn enter(client: &Client, silo: u64) -> Result<Ticket, Error> {
-    client.enter(enter_in_silo(&format!("user {silo}"), silo)).await
+    client.enter_queue(enter_in_silo(&format!("user {silo}"), silo)).await
 }
 
 /// Advertises in `silo`.
@@ -59,7 +59,7 @@ async fn advertise(
 fn assert_too_many_silos<T: std::fmt::Debug>(result: Result<T, Error>, scope: &str, limit: u32) {
     let error = result.expect_err("one silo too many");
     assert_eq!(error.code(), Some(Code::ResourceExhausted), "{error}");
-    let details = error.server_error().expect("details");
+    let details = error.as_server_error().expect("details");
     assert_eq!(details.reason.as_deref(), Some("TOO_MANY_SILOS"));
     let metadata = |key: &str| details.metadata.get(key).cloned().unwrap_or_default();
     assert_eq!(metadata("field"), "session_composition.silo_id");
@@ -87,7 +87,7 @@ async fn silo_limit_of_an_anonymous_caller_counts_tickets_and_advertisements() {
     assert_eq!(enter(&client, 1).await.expect("the same ticket again").id(), tickets[0].id());
     let repeated = advertise(&client, "host", 5).await.expect("the same advertisement again");
     assert_eq!((repeated.created, &repeated.advertisement_id), (false, &advertised[0].advertisement_id));
-    client.enter(enter_in_silo("guest", 8)).await.expect("an open silo may be entered");
+    client.enter_queue(enter_in_silo("guest", 8)).await.expect("an open silo may be entered");
 
     assert!(tickets[0].leave().await.expect("leave"));
     enter(&client, 9).await.expect("silo 1 is closed");
@@ -122,7 +122,7 @@ async fn silo_limits_apply_per_identity_and_in_all() {
     let auth = issuer.write_jwt_settings(folder.path());
     let server = start_queue_server_with_config(&[&duel_ruleset("")], |config| {
         config.auth = Some(auth);
-        config.rate_limits = RateLimitRules::Off;
+        config.rate_limits = RateLimitSetting::Off;
         (config.max_silos, config.max_silos_per_user) = (20, 8);
         config.max_advertisements_per_client = 100;
     })
@@ -179,5 +179,5 @@ async fn silo_limit_exempts_named_silos_and_sees_other_servers() {
     assert_too_many_silos(enter(&other.servers[0].client().await, 6).await, "server", 4);
     enter(&other.servers[0].client().await, 5).await.expect_err("the user already waits there");
     let guest = enter_in_silo("guest", 5);
-    other.servers[0].client().await.enter(guest).await.expect("a silo that another server opened");
+    other.servers[0].client().await.enter_queue(guest).await.expect("a silo that another server opened");
 }

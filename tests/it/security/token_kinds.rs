@@ -3,7 +3,7 @@
 
 use fireteam::auth::identity::Role;
 use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
-use fireteam::config::{CallRateOrOpenStreamsMax, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+use fireteam::config::{CallRateOrOpenStreamsMax, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitSetting};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tonic_types::StatusExt;
@@ -87,7 +87,7 @@ async fn keys_of_two_issuers_sign_for_their_own_roles_only() {
     let (mut server, issuer) = start_authenticated_server_with_config(move |config| {
         let auth = config.auth.as_mut().unwrap();
         auth.issuers[0].keys[0].roles = vec!["client"];
-        let keys = vec![fireteam::config::KeyFile { file: studio_file, roles: vec!["operator"] }];
+        let keys = vec![fireteam::config::VerifyingKeyFile { file: studio_file, roles: vec!["operator"] }];
         let (name, audience) = ("studio".to_owned(), "ops".to_owned());
         auth.issuers.push(fireteam::config::TokenIssuer { name, audience, keys });
     })
@@ -160,10 +160,10 @@ async fn signatures_are_charged_to_the_address_before_they_are_verified() {
 #[tokio::test]
 async fn many_accounts_of_one_address_share_a_limit() {
     let (server, issuer) = start_authenticated_server_with_config(|config| {
-        let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.name() == "client_address.search");
+        let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.setting_name() == "client_address.search");
         let allowance = CallRateOrOpenStreamsMax::Calls { per_second: 1.0, burst: 5, per_5_min: 300 };
         let rule = RateLimitRule { allowance, ..*known.expect("a default rate limit") };
-        config.rate_limits = RateLimitRules::Overrides(vec![rule]);
+        config.rate_limits = RateLimitSetting::Overrides(vec![rule]);
     })
     .await;
     let search = async |role, name: String, address: &str| {

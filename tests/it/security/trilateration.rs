@@ -162,7 +162,7 @@ impl GeoTestServer {
 
     fn search(&self, attacker: usize, silo: u64, skill: f64) -> SearchSession {
         let session = pb::SessionCompositionData { silo_id: Some(silo), ..party_session(&[("attacker", skill)]) };
-        self.attacker_clients[attacker].search_session(1, session)
+        self.attacker_clients[attacker].new_search(1, session)
     }
 }
 

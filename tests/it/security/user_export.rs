@@ -60,7 +60,7 @@ async fn export_has_advertisements_and_reservations(mut site: PartySite) {
     let mut hosted = hal.advertise(session(&["hal"], "hal.example:7777")).await.expect("advertise");
     let mut party = party_session(&[("ana", 20.0), ("ben", 20.0)]);
     party.players[1].consent_token = site.consent("ben", "ana", false, ConsentUse::Search).await;
-    let mut searching = ana.search_session(SET_ID, party);
+    let mut searching = ana.new_search(SET_ID, party);
     searching.search().await.expect("search");
     let held = searching.reserve(hosted.id()).await.expect("reserve").id;
 

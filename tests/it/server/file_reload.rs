@@ -48,7 +48,7 @@ async fn control_status(server: &ServerProcess) -> generated_client::RulesetStat
 
 /// Number of candidates for a searcher of skill 250.
 async fn candidate_count(server: &ServerProcess) -> usize {
-    let mut search = server.client().await.search_session(1, party_session(&[("guest", 250.0)]));
+    let mut search = server.client().await.new_search(1, party_session(&[("guest", 250.0)]));
     search.search().await.unwrap().candidates.len()
 }
 
@@ -181,13 +181,8 @@ async fn geoip_file_is_replaced_while_serving() {
     let server = ServerProcess::start(folder.path(), &flags);
     let _host = server.client_from(LOS_ANGELES).await.advertise(advertise_request(&[("host", 0.0)], 3)).await.unwrap();
     let miles = async || {
-        let found = server
-            .client_from(SEATTLE)
-            .await
-            .search_session(1, party_session(&[("guest", 0.0)]))
-            .search()
-            .await
-            .unwrap();
+        let found =
+            server.client_from(SEATTLE).await.new_search(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
         found.candidates.first().and_then(|candidate| candidate.distance_miles)
     };
     let before = miles().await.expect("both locations are known");

@@ -51,7 +51,7 @@ async fn full_disk_makes_the_server_not_ready_until_a_commit_succeeds() {
         return;
     }
     let error = client.advertise(advertise_request(&[("during", 0.0)], 3)).await.map(drop).expect_err("a full disk");
-    let reason = error.server_error().and_then(|status| status.reason.as_deref());
+    let reason = error.as_server_error().and_then(|status| status.reason.as_deref());
     assert_eq!(reason, Some("STORE_UNAVAILABLE"), "{error}");
     assert!(!is_ready(&server).await, "not ready at once");
     assert!(server.operator_page("/livez").await.starts_with("HTTP/1.1 200"), "a restart would not help");
@@ -65,7 +65,7 @@ async fn full_disk_makes_the_server_not_ready_until_a_commit_succeeds() {
     assert_eq!(server.wait_for_exit().exit_code, Some(0));
 
     let server = ServerProcess::start(folder.path(), &[]);
-    let found = server.client().await.search_session(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
+    let found = server.client().await.new_search(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
     let mut found: Vec<String> = found.candidates.into_iter().map(|candidate| candidate.advertisement_id).collect();
     let mut expected = [before.id().to_owned(), after.id().to_owned()];
     found.sort();

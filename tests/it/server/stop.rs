@@ -28,7 +28,7 @@ async fn sigterm_ends_streams_and_exits_with_code_0() {
     let advertised = connection.advertise(advertise_request(&[("host", 0.0)], 3)).await.unwrap();
     let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
     let queue_client = server.client().await.with_retry_policy(RetryPolicy::NEVER);
-    let ticket = queue_client.enter(enter_request(SET_ID, &[("waiting", 20.0)])).await.unwrap();
+    let ticket = queue_client.enter_queue(enter_request(SET_ID, &[("waiting", 20.0)])).await.unwrap();
     let mut ticket_stream = ticket.watch();
     assert_eq!(ticket_stream.next().await.unwrap().unwrap().state(), pb::TicketState::Waiting);
     let mut health = HealthClient::new(channel.connect().await.unwrap());
@@ -50,7 +50,7 @@ async fn sigterm_ends_streams_and_exits_with_code_0() {
     let watch_error =
         tokio::time::timeout(TEST_TIMEOUT, ticket_stream.next()).await.expect("the watch ends in time").unwrap_err();
     for error in [&end_error, &watch_error] {
-        let end = error.server_error().expect("a status");
+        let end = error.as_server_error().expect("a status");
         assert_eq!((end.code, end.reason.as_deref()), (Code::Unavailable, Some("DRAINING")), "{error}");
     }
     let ended = server.wait_for_exit();
@@ -66,7 +66,7 @@ async fn sigterm_ends_streams_and_exits_with_code_0() {
     }
 
     let server = ServerProcess::start(folder.path(), &[]);
-    let found = server.client().await.search_session(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
+    let found = server.client().await.new_search(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
     assert_eq!(
         found.candidates.iter().map(|candidate| candidate.advertisement_id.as_str()).collect::<Vec<_>>(),
         [advertised.id()]

@@ -6,7 +6,7 @@ use fireteam::domain::id::SetId;
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::Engine;
-use fireteam::engine::command::{Caller, UpdateAdvertCommand};
+use fireteam::engine::command::{Caller, PublishOrHeartbeatAdvertCommand};
 use fireteam::rules::bundled;
 use fireteam::store::{AdvertFeed, FeedBatch, StoreError};
 use fireteam::supervisor::TaskFailure;
@@ -28,8 +28,11 @@ async fn start(store: &Arc<FaultyStore>) -> Engine {
 /// Submits an advertisement; the writer may panic before it answers.
 async fn advertise(engine: &Engine) -> bool {
     let session = Session { party_sizes: vec![1], join_seats: 3, ..Session::default() };
-    let update =
-        UpdateAdvertCommand { set_id: Some(SetId(1)), session: Some(session), ..UpdateAdvertCommand::default() };
+    let update = PublishOrHeartbeatAdvertCommand {
+        set_id: Some(SetId(1)),
+        session: Some(session),
+        ..PublishOrHeartbeatAdvertCommand::default()
+    };
     let Ok(pending) = engine.update_advertisement(&Caller::default(), update) else { return false };
     tokio::time::timeout(TEST_TIMEOUT, pending.wait()).await.expect("an answer").is_ok()
 }
@@ -103,9 +106,9 @@ async fn panic_in_a_pass_delays_only_the_pass() {
     let panic_count = |task| server.app.metrics.task_panics.get_or_create(&task).get();
     // Connected before the fault is planted, because a new connection requests a random number as well.
     let client = server.client().await;
-    client.heartbeat(QueueHeartbeatRequest::default()).await.expect("connected");
+    client.heartbeat_tickets(QueueHeartbeatRequest::default()).await.expect("connected");
     server.clock.panic_in_random_numbers(1);
-    let ann = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let ann = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     wait_until("the pass panicked", async || panic_count(TaskLabel::Pass) == 1).await;
     assert!(operator_page(&server, "/readyz").await.0.starts_with("http/1.1 200"));
     let (_, metrics) = operator_page(&server, "/metrics").await;

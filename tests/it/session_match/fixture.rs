@@ -173,7 +173,7 @@ pub(crate) async fn reserve_party(
     leader: &str,
 ) -> Reservation {
     let client = site.player_elsewhere(leader).await;
-    let mut searching = client.search_session(SET_ID, party);
+    let mut searching = client.new_search(SET_ID, party);
     wait_until("the search finds the session", async || {
         let found = searching.search().await.expect("search").candidates;
         found.iter().any(|candidate| candidate.advertisement_id == host.id())

@@ -48,7 +48,7 @@ async fn game_server_reports_each_match_of_a_session_once(mut site: PartySite) {
     host.update(&[], &[&bob, &pair]).await;
     site.restart_first().await;
     host.client = site.backend().await;
-    let mut beats = MatchHost::with_token(host.client.clone(), host.token());
+    let mut beats = MatchHost::from_advertisement_token(host.client.clone(), host.token());
     assert_eq!(beats.heartbeat().await.expect("beat")[0].state(), HostedMatchState::Playing);
     let reported = report(&host, &first, 1).await.expect("report");
     assert_eq!((reported.rated, reported.changes.len()), (true, 3));
@@ -121,7 +121,7 @@ async fn session_match_of_a_host_without_identity_is_reported_by_its_token() {
     let host = Host::advertise(client.clone(), request).await;
     let mut guests = Vec::new();
     for name in ["bob", "cat"] {
-        let mut searching = client.search_session(SET_ID, party_session(&[(name, 0.0)]));
+        let mut searching = client.new_search(SET_ID, party_session(&[(name, 0.0)]));
         searching.search().await.expect("search");
         guests.push(searching.reserve(host.id()).await.expect("reserve"));
     }
@@ -129,7 +129,7 @@ async fn session_match_of_a_host_without_identity_is_reported_by_its_token() {
     let started = host.start(&[team(false, &[&guests[0]]), team(false, &[&guests[1]])]).await;
     let mut enter = enter_request(SET_ID, &[("bob", 0.0)]);
     enter.idempotency_key = "a key of more than sixteen characters".into();
-    assert!(client.enter(enter).await.is_err(), "the set has no queue");
+    assert!(client.enter_queue(enter).await.is_err(), "the set has no queue");
     let reported = report(&host, &started, 0).await.expect("report");
     assert_eq!((reported.rated, reported.changes.len()), (true, 2));
     let read = async |name| rating(&client, name).await;

@@ -26,7 +26,7 @@ fn rooms_with_wider_limits() -> String {
 /// Ids that a player finds at the last server.
 async fn found(site: &PartySite, searcher: &str) -> Vec<String> {
     let client = site.player_elsewhere(searcher).await;
-    let mut search = client.search_session(SET_ID, party_session(&[(searcher, 0.0)]));
+    let mut search = client.new_search(SET_ID, party_session(&[(searcher, 0.0)]));
     let candidates = search.search().await.expect("search").candidates;
     candidates.into_iter().map(|candidate| candidate.advertisement_id).collect()
 }

@@ -20,7 +20,7 @@ fn rooms_with_queue() -> String {
 async fn enter(client: &Client, name: &str, silo: u64) -> Ticket {
     let mut request = enter_request(SET_ID, &[(name, 0.0)]);
     request.session_composition.as_mut().expect("a party").silo_id = Some(silo);
-    client.enter(request).await.expect("enter")
+    client.enter_queue(request).await.expect("enter")
 }
 
 /// End of a match, by the player who hosts it.
@@ -70,7 +70,7 @@ async fn player_leaves_without_a_cooldown(site: PartySite) {
     // Those who play may not enter.
     let mut request = enter_request(SET_ID, &[("bob", 0.0)]);
     request.idempotency_key = "bob enters, and is refused".into();
-    assert_reason(site.player_elsewhere("bob").await.enter(request).await, "ALREADY_IN_MATCH");
+    assert_reason(site.player_elsewhere("bob").await.enter_queue(request).await, "ALREADY_IN_MATCH");
     site.shut_down().await;
 }
 
@@ -141,7 +141,7 @@ async fn friend_of_the_host_consents_to_each_match(site: PartySite) {
         pb::MatchmakingStartMatchRequest { host_party: vec![fay], ..host.start_request(&teams, key) }
     };
     let revoked = site.consent("fay", "ann", false, pb::ConsentUse::Search).await;
-    site.player_elsewhere("fay").await.revoke_consent(&revoked).await.expect("revoke");
+    site.player_elsewhere("fay").await.revoke_party_consent(&revoked).await.expect("revoke");
     assert_fields(host.client.start_match(with_fay(&revoked, "")).await, &["host_party[0].consent_token"]);
     let for_queues = site.consent("fay", "ann", false, pb::ConsentUse::Queue).await;
     assert_fields(host.client.start_match(with_fay(&for_queues, "")).await, &["host_party[0].consent_token"]);

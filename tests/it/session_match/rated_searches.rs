@@ -50,7 +50,7 @@ async fn duel(site: &PartySite, host: &Host, [winner, loser]: [&str; 2]) {
 /// Ids of the sessions that a player finds at the last server, best first.
 async fn found_by(site: &PartySite, name: &str) -> Vec<String> {
     let client = site.player_elsewhere(name).await;
-    let mut search = client.search_session(SET_ID, party_session(&[(name, 0.0)]));
+    let mut search = client.new_search(SET_ID, party_session(&[(name, 0.0)]));
     let candidates = search.search().await.expect("search").candidates;
     candidates.into_iter().map(|candidate| candidate.advertisement_id).collect()
 }

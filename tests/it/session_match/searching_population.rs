@@ -94,7 +94,7 @@ impl Population {
 
     /// A player finds the session by search, and reserves a seat.
     async fn reserve(&self, player: usize) -> Reservation {
-        let mut searching = self.clients[player].search_session(SET_ID, party_session(&[(&name(player), 0.0)]));
+        let mut searching = self.clients[player].new_search(SET_ID, party_session(&[(&name(player), 0.0)]));
         wait_until("the search finds the session", async || {
             let found = searching.search().await.expect("search").candidates;
             found.iter().any(|candidate| candidate.advertisement_id == self.host.id())

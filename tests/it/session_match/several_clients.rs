@@ -42,7 +42,7 @@ async fn import_rating(site: &PartySite, user: &str, rating: f64) {
 
 /// Ids of the sessions that a player finds.
 async fn found(client: &Client, name: &str) -> Vec<String> {
-    let answer = client.search_session(SET_ID, party_session(&[(name, 0.0)])).search().await.expect("search");
+    let answer = client.new_search(SET_ID, party_session(&[(name, 0.0)])).search().await.expect("search");
     let mut ids: Vec<String> = answer.candidates.into_iter().map(|candidate| candidate.advertisement_id).collect();
     ids.sort();
     ids

@@ -21,7 +21,7 @@ fn start(folder: &Path) -> ServerProcess {
 async fn search(server: &ServerProcess, times: usize) {
     let client = server.client().await;
     for _ in 0..times {
-        let found = client.search_session(1, party_session(&[("ann", 40.0)])).search().await.expect("search");
+        let found = client.new_search(1, party_session(&[("ann", 40.0)])).search().await.expect("search");
         assert_eq!(found.refusals.len(), 1, "{found:?}");
     }
 }

@@ -36,7 +36,7 @@ fn request(user: &str, skill: f64, eu_ms: f32) -> pb::QueueEnterRequest {
 /// A player enters at the first or at the last server.
 async fn enter(site: &PartySite, user: &str, skill: f64, is_elsewhere: bool) -> Ticket {
     let client = if is_elsewhere { site.player_elsewhere(user).await } else { site.player(user).await };
-    client.enter(request(user, skill, 20.0)).await.expect("enter")
+    client.enter_queue(request(user, skill, 20.0)).await.expect("enter")
 }
 
 /// A match counts once, with the waits of its parties until it was proposed and until play began. One server may propose it,
@@ -53,8 +53,8 @@ async fn matches_are_counted_once(mut site: PartySite) {
     let found = wait_for_state(&mut ann, TicketState::Proposed).await.found_match.expect("a match");
     wait_for_state(&mut bob, TicketState::Proposed).await;
     site.clock.advance_ms(5_000);
-    ann.respond(&found.match_id, true).await.expect("accept");
-    bob.respond(&found.match_id, true).await.expect("accept");
+    ann.respond_to_ready_check(&found.match_id, true).await.expect("accept");
+    bob.respond_to_ready_check(&found.match_id, true).await.expect("accept");
     wait_for_state(&mut ann, TicketState::Matched).await;
     wait_for_state(&mut bob, TicketState::Matched).await;
     let expected = async |site: &PartySite, server: usize| {
@@ -88,14 +88,14 @@ async fn declined_match_is_no_play(site: PartySite) {
     let mut ann = enter(&site, "ann", 20.0, false).await;
     let mut bob = enter(&site, "bob", 20.0, true).await;
     let found = wait_for_state(&mut bob, TicketState::Proposed).await.found_match.expect("a match");
-    bob.respond(&found.match_id, false).await.expect("decline");
+    bob.respond_to_ready_check(&found.match_id, false).await.expect("decline");
     wait_for_state(&mut ann, TicketState::Waiting).await;
     site.clock.advance_ms(3_000);
     let mut cid = enter(&site, "cid", 20.0, true).await;
     let found = wait_for_state(&mut ann, TicketState::Proposed).await.found_match.expect("a match");
     wait_for_state(&mut cid, TicketState::Proposed).await;
-    ann.respond(&found.match_id, true).await.expect("accept");
-    cid.respond(&found.match_id, true).await.expect("accept");
+    ann.respond_to_ready_check(&found.match_id, true).await.expect("accept");
+    cid.respond_to_ready_check(&found.match_id, true).await.expect("accept");
     wait_for_state(&mut ann, TicketState::Matched).await;
     for server in 0..site.servers.len() {
         wait_until("the match is counted", async || {

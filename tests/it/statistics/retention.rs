@@ -39,7 +39,7 @@ async fn first_hour_of_a_period_is_kept() {
         let session = advertise_request(&[("host", 0.0)], 3);
         let session = pb::MatchmakingUpdateAdvertisementRequest { matchmaking_set_id: Some(SET_ID), ..session };
         client.update_advertisement(session).await.expect("advertise");
-        let found = client.search_session(SET_ID, party("ann", 30.0, &[])).search().await.expect("search");
+        let found = client.new_search(SET_ID, party("ann", 30.0, &[])).search().await.expect("search");
         assert_eq!(found.refusals.len(), 1, "{found:?}");
         let mut operator = operator_client(&server).await;
         let mut week = async || {
@@ -103,7 +103,7 @@ async fn players_do_not_wait_for_a_read_of_statistics() {
         let mut longest = Duration::ZERO;
         while !is_read.load(Ordering::Acquire) {
             let started = Instant::now();
-            let mut ticket = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+            let mut ticket = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
             ticket.leave().await.expect("leave");
             longest = longest.max(started.elapsed());
         }

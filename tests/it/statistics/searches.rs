@@ -34,7 +34,7 @@ pub(super) fn party(name: &str, skill: f64, regions: &[(&str, f32)]) -> pb::Sess
 async fn reserve_after(site: &PartySite, host: &Host, party: pb::SessionCompositionData, wait_ms: u64) -> Reservation {
     let name = party.players[0].user_id.clone();
     let client = site.player_elsewhere(&name).await;
-    let mut searching = client.search_session(SET_ID, party);
+    let mut searching = client.new_search(SET_ID, party);
     wait_until("the search finds the session", async || {
         let found = searching.search().await.expect("search").candidates;
         found.iter().any(|candidate| candidate.advertisement_id == host.id())
@@ -93,7 +93,7 @@ async fn refusals_of_searches_wait_for_the_store(site: PartySite) {
     let _host = Host::player(&site, "host").await;
     let search = async |skill: f64| {
         let client = site.player("ann").await;
-        let found = client.search_session(SET_ID, party("ann", skill, &[])).search().await.expect("search");
+        let found = client.new_search(SET_ID, party("ann", skill, &[])).search().await.expect("search");
         found.refusals.iter().map(|refusal| u64::from(refusal.count)).sum::<u64>()
     };
     assert_eq!((search(0.0).await, search(10.5).await), (0, 1));

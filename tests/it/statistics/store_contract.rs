@@ -5,7 +5,7 @@ use fireteam::domain::statistic::{PartySizeClass, StatisticKey, StatisticKind};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::statistics::{
     RULESET_STATISTICS_RETENTION_MS, STATISTICS_HOUR_MS, STATISTICS_RETENTION_MS, StatisticIncrement, StatisticsBatch,
@@ -17,7 +17,11 @@ use crate::support::database::create_test_database;
 const NOW: UnixMs = UnixMs(1_000_000 * STATISTICS_HOUR_MS);
 
 fn key(set: u32, region: &str, party_size: PartySizeClass) -> StatisticKey {
-    StatisticKey { region: region.into(), party_size, ..StatisticKey::of_set(StatisticKind::EnterToPlay, SetId(set)) }
+    StatisticKey {
+        region: region.into(),
+        party_size,
+        ..StatisticKey::of_matchmaking_set(StatisticKind::EnterToPlay, SetId(set))
+    }
 }
 
 fn increment(key: &StatisticKey, bucket: usize, count: u64, hours_ago: u64) -> StatisticIncrement {
@@ -76,7 +80,7 @@ async fn check_purge(store: &dyn Store) {
     let wait = key(3, "", PartySizeClass::One);
     let stars = StatisticKey {
         ruleset_hash: Some(RulesetHash(u32::MAX)),
-        ..StatisticKey::of_set(StatisticKind::Feedback, SetId(3))
+        ..StatisticKey::of_matchmaking_set(StatisticKind::Feedback, SetId(3))
     };
     let others = StatisticKey::for_overflow(StatisticKind::SearchRefusals);
     let (week, quarter) =
@@ -169,7 +173,7 @@ async fn statistics_add_up_in_sqlite() {
 #[tokio::test]
 async fn statistics_add_up_in_postgres() {
     let Some(database) = create_test_database("statistics_add_up_in_postgres").await else { return };
-    let store = PostgresStore::open(&database.url, ReplicaIdentity { id: 1, silos: None }).await.unwrap();
+    let store = PostgresStore::open(&database.url, FireteamReplica { id: 1, silos: None }).await.unwrap();
     check_store(&store).await;
     check_purge(&store).await;
     check_parts(&store).await;

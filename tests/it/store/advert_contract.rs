@@ -6,7 +6,7 @@ use fireteam::domain::advertisement::Advertisement;
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::{
     AdvertWrite, JOINED_RESERVATION_RETENTION_MS, Reservation, ReservationState, Store, WriteOutcome,
@@ -16,7 +16,7 @@ use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seat_id, seats}
 use crate::support::database::{TestDatabase, create_test_database};
 
 async fn commit_one(store: &dyn Store, write: AdvertWrite) -> WriteOutcome {
-    let mut outcomes = store.commit(&[write]).await.unwrap().outcomes;
+    let mut outcomes = store.commit_adverts(&[write]).await.unwrap().outcomes;
     assert_eq!(outcomes.len(), 1);
     outcomes.remove(0)
 }
@@ -54,7 +54,7 @@ fn heartbeat(ad: u32, expires: u64, confirmed: &[u32], joined: &[u32], now: u64)
 /// S1-44, S1-47, R5: publishing, replacing, extending, expiring, deleting.
 async fn check_advertisements(store: &dyn Store) {
     assert_eq!(store.load_advertisements(UnixMs(0)).await.unwrap(), []);
-    assert_eq!(store.commit(&[]).await.unwrap().outcomes, []);
+    assert_eq!(store.commit_adverts(&[]).await.unwrap().outcomes, []);
 
     assert_eq!(commit_one(store, put(ad(1, 4, 10, "first"), 100, 10)).await, created(10));
     assert_eq!(
@@ -93,7 +93,7 @@ async fn check_advertisements(store: &dyn Store) {
     assert_eq!(commit_one(store, put(ad(1, 4, 499, "late"), 600, 499)).await, WriteOutcome::Tombstoned);
     assert_eq!(commit_one(store, extend(1, 600, 499)).await, WriteOutcome::NotFound);
     assert_eq!(commit_one(store, put(ad(1, 4, 500, "new"), 600, 500)).await, created(500));
-    store.purge(UnixMs(500)).await.unwrap();
+    store.purge_tombstones_and_reservations(UnixMs(500)).await.unwrap();
 
     let stored = store.load_advertisements(UnixMs(600)).await.unwrap();
     assert_eq!(stored, [], "expired advertisements are not loaded");
@@ -189,7 +189,7 @@ async fn check_reservations(store: &dyn Store) {
         ended,
         "a late retry returns the ended reservation"
     );
-    store.purge(UnixMs(400)).await.unwrap();
+    store.purge_tombstones_and_reservations(UnixMs(400)).await.unwrap();
     assert_eq!(store.load_advertisements(UnixMs(400)).await.unwrap()[0].reservations.len(), 3);
 
     commit_one(store, AdvertWrite::Delete { advertisement_id: ad_id(1), tombstone_until: UnixMs(500) }).await;
@@ -244,7 +244,7 @@ async fn check_one_batch(store: &dyn Store) {
         WriteOutcome::Applied,
         WriteOutcome::Tombstoned,
     ];
-    assert_eq!(store.commit(&batch).await.unwrap().outcomes, outcomes);
+    assert_eq!(store.commit_adverts(&batch).await.unwrap().outcomes, outcomes);
     let stored = store.load_advertisements(UnixMs(30)).await.unwrap();
     assert_eq!(stored.iter().map(|it| it.expires_at.0).collect::<Vec<_>>(), [90, 100]);
     assert_eq!(*stored[0].advertisement, *ad(1, 3, 5, "c"));
@@ -257,7 +257,7 @@ async fn check_reservation_limit(store: &dyn Store) {
     let limit = RESERVATIONS_PER_ADVERTISEMENT_MAX as u32;
     commit_one(store, put(ad(1, 1_000, 0, "crowd"), 1_000, 0)).await;
     let all: Vec<AdvertWrite> = (0..=limit).map(|n| reserve(seats(n, 1, 1, 500), 1)).collect();
-    let outcomes = store.commit(&all).await.unwrap().outcomes;
+    let outcomes = store.commit_adverts(&all).await.unwrap().outcomes;
     let (last, rest) = outcomes.split_last().unwrap();
     assert_eq!(*last, WriteOutcome::TooManyReservations);
     assert!(rest.iter().all(|outcome| matches!(outcome, WriteOutcome::SeatsReserved { is_replay: false, .. })));
@@ -310,7 +310,7 @@ async fn check_create_digests(store: &dyn Store) {
     assert_eq!(commit_one(store, repeat(2, 150, 50)).await, reused);
     assert_eq!(commit_one(store, repeat(1, 150, 50)).await, WriteOutcome::Applied);
     let batch = [create(ad(2, 4, 60, "one"), 3, 200, 60), create(ad(2, 4, 60, "other"), 4, 200, 60)];
-    assert_eq!(store.commit(&batch).await.unwrap().outcomes, [created(60), reused.clone()]);
+    assert_eq!(store.commit_adverts(&batch).await.unwrap().outcomes, [created(60), reused.clone()]);
     let stored = store.load_advertisements(UnixMs(60)).await.unwrap();
     let seen: Vec<_> = stored.iter().map(|it| (&*it.advertisement.connect_data, it.expires_at)).collect();
     assert_eq!(seen, [(&b"updated"[..], UnixMs(150)), (b"one", UnixMs(200))]);
@@ -366,7 +366,7 @@ async fn postgres_advert_store_meets_the_contract() {
     run_all(async || {
         let TestDatabase { url } = create_test_database("part of the advert store contract").await.unwrap();
         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        PostgresStore::open(&url, ReplicaIdentity { id: number, silos: None }).await.unwrap()
+        PostgresStore::open(&url, FireteamReplica { id: number, silos: None }).await.unwrap()
     })
     .await;
 }

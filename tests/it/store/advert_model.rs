@@ -8,7 +8,7 @@ use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
     AdvertLimitPolicy, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS,
-    LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationState as State,
+    LimitPerClientAndAccount, OwnerKey, Reservation, ReservationLimit, ReservationState as State, ReservedPartyKey,
     StoredAdvertisement, WriteOutcome,
 };
 
@@ -73,7 +73,7 @@ fn erase(held: &mut Reservation, user: UserKey, seed: &[u8; 16], purge_at: UnixM
     let key = UserKey::of_erased(seed, held.id.as_bytes());
     let own = OwnerKey::of_reserver(user, None);
     let has_made = held.owner.is_some_and(|owner| same_account(owner.client, own));
-    let is_alone = held.owner.is_some_and(|owner| owner.party == PartyKey::from_party_users(&[user]));
+    let is_alone = held.owner.is_some_and(|owner| owner.party == ReservedPartyKey::from_party_users(&[user]));
     if !has_made && !is_alone && !held.users.contains(&user) {
         return false;
     }
@@ -87,7 +87,7 @@ fn erase(held: &mut Reservation, user: UserKey, seed: &[u8; 16], purge_at: UnixM
     }
     held.request_digest = *key.as_bytes();
     if let Some(owner) = &mut held.owner {
-        owner.party = PartyKey::from_bytes(*key.as_bytes());
+        owner.party = ReservedPartyKey::from_bytes(*key.as_bytes());
         owner.client = if has_made { OwnerKey::from_bytes(*key.as_bytes()) } else { owner.client };
     }
     true
@@ -210,7 +210,7 @@ impl Model {
                 }
                 let was_in_advertisement = published != *ad.advertisement;
                 if was_in_advertisement {
-                    published.session.set_published_vector(None);
+                    published.session.set_published_beacon_vector(None);
                 }
                 ad.advertisement = published.into();
                 let all = ad.reservations.iter_mut();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
-use fireteam::domain::latency::published_vector::{PathExcess, PublishedFloor, PublishedVector};
+use fireteam::domain::latency::published_vector::{LeastPathExcess, PublishedFloor, PublishedVector};
 use fireteam::domain::ruleset::probing::LatencyTrust;
 use fireteam::domain::session::{Player, Session, SessionDetails};
 use fireteam::domain::time::UnixMs;
@@ -60,7 +60,12 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
 fn vector(n: u32) -> Option<PublishedVector> {
     let floors =
         vec![PublishedFloor { beacon_id: 7, steps: 2 }, PublishedFloor { beacon_id: u32::MAX, steps: u16::MAX }];
-    PublishedVector::new(floors, UnixMs(n.into()), LatencyTrust::Observed, PathExcess { near_ms: -1.5, light_ms: 0.25 })
+    PublishedVector::new(
+        floors,
+        UnixMs(n.into()),
+        LatencyTrust::Observed,
+        LeastPathExcess { near_ms: -1.5, light_ms: 0.25 },
+    )
 }
 
 /// A publish without an owner that confirms and joins no reservation.

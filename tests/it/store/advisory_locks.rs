@@ -1,6 +1,6 @@
 //! A database whose advisory locks do not exclude: the store does not open.
 
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::{Store as _, StoreError};
 use sqlx::Executor as _;
 
@@ -22,7 +22,7 @@ async fn store_with_advisory_locks_that_do_not_exclude_is_refused() {
     let Some(database) = create_test_database("store_with_advisory_locks_that_do_not_exclude_is_refused").await else {
         return;
     };
-    let open = async |id| PostgresStore::open(&database.url, ReplicaIdentity { id, silos: None }).await;
+    let open = async |id| PostgresStore::open(&database.url, FireteamReplica { id, silos: None }).await;
     open(1).await.expect("an honest database").close().await;
     let mut connection = database.connect().await;
     connection.execute(LYING_LOCKS).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use fireteam::clock::Clock as _;
 use fireteam::domain::id::SetId;
 use fireteam::domain::session::Session;
-use fireteam::engine::command::{Caller, UpdateAdvertCommand};
+use fireteam::engine::command::{Caller, PublishOrHeartbeatAdvertCommand};
 use fireteam::rules::bundled;
 use fireteam::store::Store as _;
 
@@ -21,8 +21,11 @@ async fn expiry_during_a_store_outage_is_written_later() {
     let store = Arc::new(FaultyStore::default());
     let engine = start_engine(&store, bundled::load_bundled().unwrap(), &clock).await;
     let session = Session { party_sizes: vec![1], join_seats: 3, ..Session::default() };
-    let update =
-        UpdateAdvertCommand { set_id: Some(SetId(1)), session: Some(session), ..UpdateAdvertCommand::default() };
+    let update = PublishOrHeartbeatAdvertCommand {
+        set_id: Some(SetId(1)),
+        session: Some(session),
+        ..PublishOrHeartbeatAdvertCommand::default()
+    };
     engine.update_advertisement(&Caller::default(), update).unwrap().wait().await.unwrap();
 
     clock.advance_ms(90_000);

@@ -6,12 +6,12 @@ use fireteam::domain::id::{MatchId, RulesetHash, SetId, UserKey};
 use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::TicketEndReason;
-use fireteam::domain::rating::{SetActivity, Skill};
+use fireteam::domain::rating::{MatchActivity, Skill};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactiveDeviationGrowth, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::queues::{
     QueueOutcome as Out, QueueStore, QueueWrite, RESULT_RETENTION_MS, RatingRow, TicketState,
 };
@@ -26,7 +26,7 @@ use crate::store::queue_rows::{
 use crate::support::database::{TestDatabase, create_test_database};
 
 async fn open_replica(database: &TestDatabase, number: u64) -> Arc<PostgresStore> {
-    Arc::new(PostgresStore::open(&database.url, ReplicaIdentity { id: number, silos: None }).await.unwrap())
+    Arc::new(PostgresStore::open(&database.url, FireteamReplica { id: number, silos: None }).await.unwrap())
 }
 
 fn elo() -> RatingSpec {
@@ -251,7 +251,7 @@ async fn check_active_periods(store: &dyn Store) {
     let idle = counted.skill_at_with_activity(
         known.skill(),
         UnixMs(9_500),
-        SetActivity::default().including_skill(&Skill {
+        MatchActivity::default().including_last_match_of(&Skill {
             active_periods: 3,
             last_match_at: Some(UnixMs(8_000)),
             ..known.skill()

@@ -5,7 +5,7 @@ use std::path::Path;
 use fireteam::config::StoreTarget;
 use fireteam::domain::id::SetId;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::queues::{QueueKey, QueueOutcome, QueueStore};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::writer_version::STORE_FORMAT_VERSION;
@@ -60,24 +60,24 @@ fn min_writer_version(version: i64) -> String {
 async fn assert_writes_stop_while_the_setting_is_higher(store: &dyn Store, execute: impl AsyncFn(String)) {
     let queue = [QueueKey { set_id: SetId(1), silo: SILO }];
     assert_eq!(store.acquire_leases(&queue, 2_000).await.unwrap(), [true]);
-    assert!(store.is_writable());
+    assert!(store.is_format_writable());
     execute(min_writer_version(NEWER_VERSION)).await;
     let refused = store.acquire_leases(&queue, 2_000).await.unwrap_err().to_string();
     assert!(refused.contains(&format!("format version {NEWER_VERSION} to write")), "{refused}");
     assert!(refused.contains(&format!("has format version {STORE_FORMAT_VERSION}")), "{refused}");
-    assert!(!store.is_writable());
+    assert!(!store.is_format_writable());
     let now = UnixMs(10);
     for refused in [
-        store.commit(&[put(ad(1, 4, 10, "a"), 900, 10)]).await.map(drop),
+        store.commit_adverts(&[put(ad(1, 4, 10, "a"), 900, 10)]).await.map(drop),
         store.commit_queues(&[enter(ticket(1, 1, &[1]), 50, 0)]).await.map(drop),
-        store.purge(now).await,
+        store.purge_tombstones_and_reservations(now).await,
         store.purge_queues(now).await,
     ] {
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     }
     execute(min_writer_version(STORE_FORMAT_VERSION)).await;
     assert_eq!(store.acquire_leases(&queue, 2_000).await.unwrap(), [true]);
-    store.commit(&[put(ad(1, 4, 10, "a"), 900, 10)]).await.unwrap();
+    store.commit_adverts(&[put(ad(1, 4, 10, "a"), 900, 10)]).await.unwrap();
     execute(min_writer_version(NEWER_VERSION)).await;
 }
 
@@ -99,7 +99,7 @@ async fn sqlite_server_below_the_minimum_version_does_not_write() {
 }
 
 async fn open_postgres(database: &TestDatabase, number: u64) -> Result<PostgresStore, StoreError> {
-    PostgresStore::open(&database.url, ReplicaIdentity { id: number, silos: None }).await
+    PostgresStore::open(&database.url, FireteamReplica { id: number, silos: None }).await
 }
 
 /// R12: a server below the store's minimum version stops writing, and does not start again.
@@ -179,7 +179,7 @@ async fn server_below_the_minimum_version_is_not_ready() {
     execute_on_file(&path, &min_writer_version(NEWER_VERSION)).await;
     wait_until("not ready", async || operator_page(&server, "/readyz").await.0.starts_with("http/1.1 503")).await;
     let error = client.advertise(advertise_request(&[("other", 0.0)], 5)).await.map(drop).unwrap_err();
-    let reason = error.server_error().and_then(|status| status.reason.as_deref());
+    let reason = error.as_server_error().and_then(|status| status.reason.as_deref());
     assert_eq!(reason, Some("STORE_UNAVAILABLE"), "{error}");
     server.app.shutdown().await;
 }
@@ -245,7 +245,7 @@ async fn assert_only_known_rows_change(store: &PostgresStore, number: u32) {
     assert_eq!(outcomes[3], QueueOutcome::AlreadyQueued { user: user(2), other_ticket: ticket_id(2) });
     let in_match = store.commit_queues(&[enter(ticket(number + 10, 2, &[4]), 50, 0)]).await.unwrap();
     assert_eq!(in_match, [QueueOutcome::AlreadyInMatch { user: user(4), match_id: match_id(1) }]);
-    let reserved = store.commit(&[reserve(seats(number, 4, 1, 900), 20)]).await.unwrap();
+    let reserved = store.commit_adverts(&[reserve(seats(number, 4, 1, 900), 20)]).await.unwrap();
     assert_eq!((reserved.outcomes, reserved.version_steps.len()), (vec![WriteOutcome::UnknownRow], 1));
 }
 
@@ -257,12 +257,12 @@ async fn postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed() {
     let Some(database) = create_test_database(test).await else { return };
     let (here, there) = (open_postgres(&database, 1).await.unwrap(), open_postgres(&database, 2).await.unwrap());
     let all_adverts: Vec<_> = (1..=5).map(|n| put(ad(n, 4, 10, "word"), 5_000, 10)).collect();
-    here.commit(&all_adverts).await.unwrap();
-    here.commit(&[reserve(seats(4, 4, 1, 900), 20)]).await.unwrap();
+    here.commit_adverts(&all_adverts).await.unwrap();
+    here.commit_adverts(&[reserve(seats(4, 4, 1, 900), 20)]).await.unwrap();
     let tickets: Vec<_> = (1..=4).map(|n| enter(ticket(n, 1, &[n]), 50, 0)).collect();
     here.commit_queues(&tickets).await.unwrap();
     here.commit_queues(&[propose(new_match(1, 1, &[(4, &[4])]), 1)]).await.unwrap();
-    let mut adverts = there.open_feed().await.unwrap();
+    let mut adverts = there.open_advert_feed().await.unwrap();
     let mut queues = there.open_queue_feed().await.unwrap();
     assert_eq!(adverts.read_batch(&[]).await.unwrap().changed.len(), 5);
     assert_eq!(queues.read_batch().await.unwrap().tickets.len(), 4);
@@ -282,7 +282,7 @@ async fn postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed() {
     assert!(!batch.is_snapshot);
     assert_eq!((changed, batch.removed_tickets), (vec![ticket_id(1), ticket_id(4)], vec![ticket_id(2), ticket_id(3)]));
     assert_eq!((batch.matches, batch.removed_matches), (Vec::new(), vec![match_id(1)]));
-    here.commit(&[extend(5, 9_000, 20)]).await.unwrap();
+    here.commit_adverts(&[extend(5, 9_000, 20)]).await.unwrap();
     assert_eq!(adverts.read_batch(&[]).await.unwrap().changed.len(), 1);
     let counts = [("advertisement", 3), ("match", 1), ("result", 0), ("ticket", 2)];
     assert_eq!(there.unknown_row_counts(), counts);
@@ -290,7 +290,8 @@ async fn postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed() {
     // Writes, by the server that knows the rows from its feed, and by one that finds them in its transaction.
     assert_only_known_rows_change(&there, 6).await;
     assert_only_known_rows_change(&here, 7).await;
-    let outcomes = there.commit(&[put(ad(2, 4, 10, "new"), 5_000, 10), extend(1, 8_000, 20)]).await.unwrap().outcomes;
+    let outcomes =
+        there.commit_adverts(&[put(ad(2, 4, 10, "new"), 5_000, 10), extend(1, 8_000, 20)]).await.unwrap().outcomes;
     assert_eq!(outcomes, [WriteOutcome::UnknownRow, WriteOutcome::Applied]);
     assert_eq!(read_unknown_rows(&mut newer).await, before);
 

@@ -9,7 +9,7 @@ use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::queues::{QueueKey, QueueOutcome as Out, QueueWrite, StoredTicket, TicketState};
 use fireteam::store::sqlite::SqliteStore;
 
@@ -470,7 +470,7 @@ async fn postgres_queue_store_meets_the_contract() {
     let last = std::sync::Mutex::new(String::new());
     let start = async |url: &str| {
         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        PostgresStore::open(url, ReplicaIdentity { id: number, silos: None }).await.unwrap()
+        PostgresStore::open(url, FireteamReplica { id: number, silos: None }).await.unwrap()
     };
     let open = async || {
         let TestDatabase { url } = create_test_database("part of the queue store contract").await.unwrap();

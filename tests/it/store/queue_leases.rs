@@ -61,17 +61,17 @@ async fn lease_ends_with_the_life_of_its_holder() {
     assert_eq!(there.acquire_leases(&queue, 60_000).await.unwrap(), [true]);
     assert!(!here.renew_lease_holder(60_000).await.unwrap().was_live);
     assert_eq!(here.acquire_leases(&queue, 60_000).await.unwrap(), [false]);
-    assert_eq!(here.lowest_lease_format().await.unwrap(), STORE_FORMAT_VERSION);
+    assert_eq!(here.lowest_store_format().await.unwrap(), STORE_FORMAT_VERSION);
 
     let mut connection = database.connect().await;
     let take_as_earlier_server =
         "update queue_lease set replica = 7, expires_at = clock_timestamp() + interval '1 hour'";
     connection.execute(take_as_earlier_server).await.unwrap();
     assert_eq!(here.acquire_leases(&queue, 60_000).await.unwrap(), [false]);
-    assert_eq!(here.lowest_lease_format().await.unwrap(), 1);
+    assert_eq!(here.lowest_store_format().await.unwrap(), 1);
     connection.execute("update queue_lease set expires_at = clock_timestamp()").await.unwrap();
     assert_eq!(here.acquire_leases(&queue, 60_000).await.unwrap(), [true]);
-    assert_eq!(here.lowest_lease_format().await.unwrap(), STORE_FORMAT_VERSION);
+    assert_eq!(here.lowest_store_format().await.unwrap(), STORE_FORMAT_VERSION);
 }
 
 /// R12: a server of version 0.2.0 is known by its reports of connected users, also while it holds no lease.
@@ -86,10 +86,10 @@ async fn lease_format_counts_earlier_servers_without_leases() {
     let report =
         "insert into connected_users (replica, silo_id, user_count, reported_at) values (7, 1, 5, clock_timestamp())";
     connection.execute(report).await.unwrap();
-    assert_eq!(here.lowest_lease_format().await.unwrap(), 1);
+    assert_eq!(here.lowest_store_format().await.unwrap(), 1);
     connection
         .execute("update connected_users set reported_at = clock_timestamp() - interval '11 seconds'")
         .await
         .unwrap();
-    assert_eq!(here.lowest_lease_format().await.unwrap(), STORE_FORMAT_VERSION);
+    assert_eq!(here.lowest_store_format().await.unwrap(), STORE_FORMAT_VERSION);
 }

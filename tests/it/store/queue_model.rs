@@ -10,7 +10,7 @@ use fireteam::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::penalty::{Penalty, next_penalty};
 use fireteam::domain::lifecycle::{Match, MatchStage, TicketFate};
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
-use fireteam::domain::queue::seat_vectors::SeatVectors;
+use fireteam::domain::queue::seat_vectors::SeatBeaconVectors;
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
@@ -79,7 +79,7 @@ impl Model {
         (ticket.state, ticket.acknowledged) = (state, 0);
         ticket.version += 1;
         if let State::Ended { .. } = state {
-            ticket.seat_vectors = SeatVectors::default();
+            ticket.seat_vectors = SeatBeaconVectors::default();
         }
         ticket.clone()
     }
@@ -139,7 +139,7 @@ impl Model {
                     if !matches!(ticket.state, State::Ended { .. }) && is_new {
                         vectors.retain(|(own, _)| *own != seat);
                         vectors.push((seat, vector));
-                        (ticket.seat_vectors, ticket.version) = (SeatVectors::new(vectors), ticket.version + 1);
+                        (ticket.seat_vectors, ticket.version) = (SeatBeaconVectors::new(vectors), ticket.version + 1);
                     }
                     Out::CurrentTicket(ticket.clone())
                 }
@@ -251,7 +251,7 @@ impl Model {
 
     fn enter(
         &mut self,
-        (ticket, seat_vectors): (Arc<Ticket>, SeatVectors),
+        (ticket, seat_vectors): (Arc<Ticket>, SeatBeaconVectors),
         (expires, digest): (UnixMs, [u8; 16]),
         (caller_user, consents, max): (Option<UserKey>, &[GrantedConsent], Option<u32>),
         now: UnixMs,
@@ -419,7 +419,7 @@ impl Model {
                 version: 1,
                 request_digest,
                 acknowledged: 0,
-                seat_vectors: SeatVectors::default(),
+                seat_vectors: SeatBeaconVectors::default(),
             };
             self.tickets.push(stored.clone());
             changed.push(stored);

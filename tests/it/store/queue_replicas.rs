@@ -8,7 +8,7 @@ use fireteam::domain::id::{RatingKey, SiloId};
 use fireteam::domain::lifecycle::MatchEndReason;
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::queues::{
     QueueFeed, QueueFeedBatch, QueueOutcome as Out, QueueStore, QueueWrite, RatingRow, TicketState,
 };
@@ -23,7 +23,7 @@ use crate::store::queue_rows::{
 use crate::support::database::{TestDatabase, create_test_database};
 
 pub(crate) async fn open_replica(database: &TestDatabase, number: u64) -> Arc<PostgresStore> {
-    Arc::new(PostgresStore::open(&database.url, ReplicaIdentity { id: number, silos: None }).await.unwrap())
+    Arc::new(PostgresStore::open(&database.url, FireteamReplica { id: number, silos: None }).await.unwrap())
 }
 
 async fn commit_one(store: &PostgresStore, write: QueueWrite) -> Out {
@@ -306,7 +306,7 @@ async fn queue_feed_does_not_skip_a_late_commit() {
 async fn queue_feed_is_limited_to_the_replicas_silos() {
     let Some(database) = create_test_database("queue_feed_is_limited_to_the_replicas_silos").await else { return };
     let here = open_replica(&database, 1).await;
-    let other = ReplicaIdentity { id: 2, silos: Some(vec![SiloId(5)]) };
+    let other = FireteamReplica { id: 2, silos: Some(vec![SiloId(5)]) };
     let other = PostgresStore::open(&database.url, other).await.unwrap();
     let mut feed = open_feed_at_end(&other).await;
     let rates = QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] };
@@ -392,7 +392,7 @@ async fn queue_commit_with_a_lost_answer_is_resolved() {
     while !folder.path().join(".s.PGSQL.5432").exists() {
         tokio::task::yield_now().await;
     }
-    let here = PostgresStore::open(&url, ReplicaIdentity { id: 1, silos: None }).await.unwrap();
+    let here = PostgresStore::open(&url, FireteamReplica { id: 1, silos: None }).await.unwrap();
     commit_one(&here, enter(ticket(1, 1, &[1]), 50, 0)).await;
     cut.store(true, Ordering::SeqCst);
     let outcome = commit_one(&here, propose(new_match(1, 1, &[(1, &[1])]), 1)).await;

@@ -7,7 +7,7 @@ use fireteam::domain::chosen_value::ChosenValue;
 use fireteam::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
-use fireteam::domain::latency::published_vector::{PathExcess, PublishedFloor, PublishedVector};
+use fireteam::domain::latency::published_vector::{LeastPathExcess, PublishedFloor, PublishedVector};
 use fireteam::domain::lifecycle::session_start::SessionMatchStartByHost;
 use fireteam::domain::lifecycle::side_reports::SideReports;
 use fireteam::domain::lifecycle::{
@@ -15,7 +15,7 @@ use fireteam::domain::lifecycle::{
 };
 use fireteam::domain::locality::Locality;
 use fireteam::domain::match_result::UserSatisfactionStatistics;
-use fireteam::domain::queue::seat_vectors::SeatVectors;
+use fireteam::domain::queue::seat_vectors::SeatBeaconVectors;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use fireteam::domain::ruleset::probing::LatencyTrust;
 use fireteam::domain::session::{Player, RegionLatency, Session, SessionDetails};
@@ -68,7 +68,7 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
         big_party_count: Some(-1),
         join_seats: 3,
         locality: Some(Locality { x: 0.1, y: -0.2, z: 4000.0 }),
-        attributes: vec![("mode".into(), AttributeValue::string_list(vec!["b".into(), "a".into()]))],
+        attributes: vec![("mode".into(), AttributeValue::from_string_list(vec!["b".into(), "a".into()]))],
         region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 12.3 }].into(),
         origin: ValueOrigin::GameServer,
         details: SessionDetails::from_wishes(vec![wish]),
@@ -101,7 +101,7 @@ pub(crate) fn enter_limited(ticket: Ticket, max_tickets_per_user: Option<u32>, e
     let digest = [(ticket.session.players.len() as u32 + 16 * ticket.set_id.0) as u8; 16];
     QueueWrite::EnterQueue {
         ticket: Arc::new(ticket),
-        seat_vectors: SeatVectors::default(),
+        seat_vectors: SeatBeaconVectors::default(),
         expires_at: UnixMs(expires),
         request_digest: digest,
         max_tickets_per_user,
@@ -114,7 +114,7 @@ pub(crate) fn enter_limited(ticket: Ticket, max_tickets_per_user: Option<u32>, e
 /// Vector with one floor of `steps` to beacon 7.
 pub(crate) fn published_vector(steps: u16) -> PublishedVector {
     let floors = vec![PublishedFloor { beacon_id: 7, steps }];
-    let excess = PathExcess { near_ms: 1.5, light_ms: 2.5 };
+    let excess = LeastPathExcess { near_ms: 1.5, light_ms: 2.5 };
     PublishedVector::new(floors, UnixMs(5), LatencyTrust::Proven, excess).expect("one floor")
 }
 

@@ -4,7 +4,7 @@ use fireteam::domain::id::{ReservationId, UserKey};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
     AdvertLimitPolicy, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS,
-    LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner, Store,
+    LimitPerClientAndAccount, OwnerKey, Reservation, ReservationLimit, ReservationOwner, ReservedPartyKey, Store,
 };
 use proptest::prelude::*;
 
@@ -110,7 +110,7 @@ fn advert_owner(n: u32, (until, per_account, is_create, is_new, is_counted): Own
 fn reserve_owned(reservation: Reservation, (purge_at, per_account, ..): OwnerChoices, now: u64) -> AdvertWrite {
     let number = u32::from_be_bytes(std::array::from_fn(|at| reservation.id.as_bytes()[12 + at]));
     let owner = |account, client, party: u8| {
-        Some(ReservationOwner { client: owner_key(account, client), party: PartyKey::from_bytes([party; 16]) })
+        Some(ReservationOwner { client: owner_key(account, client), party: ReservedPartyKey::from_bytes([party; 16]) })
     };
     let owner = match number {
         0 | 1 => owner(1, 1, 5),
@@ -121,7 +121,7 @@ fn reserve_owned(reservation: Reservation, (purge_at, per_account, ..): OwnerCho
             let [maker, alone] = [reservation.users[0], reservation.users[1]];
             Some(ReservationOwner {
                 client: OwnerKey::of_reserver(maker, None),
-                party: PartyKey::from_party_users(&[alone]),
+                party: ReservedPartyKey::from_party_users(&[alone]),
             })
         }
         _ => None,
@@ -145,7 +145,7 @@ impl StoreModel for Model {
     type RandomWrite = AdvertWrite;
 
     async fn compare_commit(&mut self, store: &impl Store, batch: Vec<AdvertWrite>) {
-        assert_eq!(store.commit(&batch).await.unwrap().outcomes, self.commit(&batch));
+        assert_eq!(store.commit_adverts(&batch).await.unwrap().outcomes, self.commit(&batch));
     }
 
     async fn compare_load(&mut self, store: &impl Store, now: UnixMs) {
@@ -156,7 +156,7 @@ impl StoreModel for Model {
     }
 
     async fn purge_both(&mut self, store: &impl Store, now: UnixMs) {
-        store.purge(now).await.unwrap();
+        store.purge_tombstones_and_reservations(now).await.unwrap();
         self.purge(now);
     }
 }

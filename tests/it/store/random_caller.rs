@@ -277,7 +277,7 @@ impl RandomCaller {
     }
 
     async fn search(&self, connection: &CallerConnection, guest: usize) -> pb::MatchmakingSearchResponse {
-        connection.client.search_session(1, self.guest(guest)).search().await.expect("a search")
+        connection.client.new_search(1, self.guest(guest)).search().await.expect("a search")
     }
 
     /// All search results in this caller's silo, by id.

@@ -9,7 +9,7 @@ use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
 };
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
-use fireteam::domain::queue::seat_vectors::{Seat, SeatVectors};
+use fireteam::domain::queue::seat_vectors::{SeatBeaconVectors, TicketSeat};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{
@@ -158,13 +158,13 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
                     consents.extend(users.get(1).map(|other| consent((*other % 3) as u8)));
                 }
                 if let QueueWrite::EnterQueue { seat_vectors, .. } = &mut write && n % 3 == 0 {
-                    *seat_vectors = SeatVectors::new([(Seat(0), published_vector(1))]);
+                    *seat_vectors = SeatBeaconVectors::new([(TicketSeat(0), published_vector(1))]);
                 }
                 RandomWrite::Complete(write)
             }),
         2 => (n.clone(), now.clone()).prop_map(|(n, expires)| RandomWrite::Complete(heartbeat(n, expires))),
         2 => (n.clone(), 0..2_u8, 0..3_u16).prop_map(|(n, seat, steps)| {
-            let (ticket_id, seat, vector) = (ticket_id(n), Seat(seat), published_vector(steps));
+            let (ticket_id, seat, vector) = (ticket_id(n), TicketSeat(seat), published_vector(steps));
             RandomWrite::Complete(QueueWrite::RenewVector { ticket_id, seat, vector })
         }),
         2 => (n.clone(), 0..5_u32, 0..8_u64).prop_map(|(n, m, acknowledged)| {

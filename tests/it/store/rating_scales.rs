@@ -6,7 +6,7 @@ use fireteam::domain::ruleset::rating::defaults::{OwnRatingKeys, RatingDefaults}
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::queues::{QueueStore as _, QueueWrite, RatingRow};
 use fireteam::store::sqlite::SqliteStore;
 use sqlx::sqlite::SqliteConnection;
@@ -101,7 +101,7 @@ async fn first_scale_is_shared_with_an_older_server_on_postgres() {
     let Some(database) = create_test_database("first_scale_is_shared_with_an_older_server_on_postgres").await else {
         return;
     };
-    let open = async |id| PostgresStore::open(&database.url, ReplicaIdentity { id, silos: None }).await.unwrap();
+    let open = async |id| PostgresStore::open(&database.url, FireteamReplica { id, silos: None }).await.unwrap();
     let (here, there) = (open(1).await, open(2).await);
     let mut connection = database.connect().await;
     let min_version = "select value from store_setting where name = 'min_writer_version'";

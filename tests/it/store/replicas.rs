@@ -58,7 +58,7 @@ pub(crate) async fn until(what: &str, mut is_done: impl AsyncFnMut() -> bool) ->
 
 /// Search results of a party on a server: ids and open seats.
 pub(crate) async fn found(server: &ServerProcess, name: &str) -> Vec<(String, u32)> {
-    let mut searching = server.client().await.search_session(1, party_session(&[(name, 0.0)]));
+    let mut searching = server.client().await.new_search(1, party_session(&[(name, 0.0)]));
     let answer = searching.search().await.expect("search");
     let seen = |it: pb::Candidate| (it.advertisement_id, it.open_seats);
     answer.candidates.into_iter().map(seen).collect()
@@ -84,7 +84,7 @@ async fn advertisement_on_one_server_is_served_by_the_other() {
     assert_eq!(found(here, "guest").await, expected, "the first server finds its own advertisement at once");
     until("found on the other server", async || found(there, "guest").await == expected).await;
 
-    let mut searching = there.client().await.search_session(1, party_session(&[("guest", 0.0), ("friend", 0.0)]));
+    let mut searching = there.client().await.new_search(1, party_session(&[("guest", 0.0), ("friend", 0.0)]));
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
     assert_eq!(reserved.connect_data, b"host:7777");
@@ -170,10 +170,10 @@ async fn session_on_one_server_is_filled_from_the_queue_of_the_other() {
             session_composition: Some(party_session(&[(&guest, 0.0)])),
             ..Default::default()
         };
-        let ticket = client.enter(request).await.expect("enter").reference();
+        let ticket = client.enter_queue(request).await.expect("enter").reference();
         let is_placed = async || {
             let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ticket.clone()], ..Default::default() };
-            let status = client.heartbeat(heartbeat).await.expect("heartbeat").statuses.remove(0);
+            let status = client.heartbeat_tickets(heartbeat).await.expect("heartbeat").statuses.remove(0);
             status.state() == pb::TicketState::Placing
         };
         assert!(!is_placed().await, "no session has a seat");

@@ -7,7 +7,7 @@ use fireteam::domain::queue::ticket::TicketEndReason;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::ruleset_copies::{ReportedRuleset, RulesetCopy, RulesetReport};
 use fireteam::store::sqlite::SqliteStore;
 
@@ -76,6 +76,6 @@ async fn ruleset_copies_in_sqlite() {
 #[tokio::test]
 async fn ruleset_copies_in_postgres() {
     let Some(database) = create_test_database("ruleset_copies_in_postgres").await else { return };
-    let store = PostgresStore::open(&database.url, ReplicaIdentity { id: 1, silos: None }).await.unwrap();
+    let store = PostgresStore::open(&database.url, FireteamReplica { id: 1, silos: None }).await.unwrap();
     check_store(&store).await;
 }

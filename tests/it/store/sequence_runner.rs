@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
+use fireteam::store::postgres::{FireteamReplica, PostgresStore};
 use fireteam::store::sqlite::SqliteStore;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
@@ -98,7 +98,7 @@ pub(crate) fn compare_postgres<M: StoreModel>(
             let open = async |before: Option<PostgresStore>| {
                 drop(before);
                 number += 1;
-                let replica = ReplicaIdentity { id: number, silos: None };
+                let replica = FireteamReplica { id: number, silos: None };
                 PostgresStore::open(&database.url, replica).await.expect("open the replica")
             };
             run_steps::<M, _>(steps, open).await;

@@ -33,7 +33,7 @@ async fn write_until_killed(path: &Path) {
     let store = SqliteStore::open(path).await.unwrap();
     let first = last_stored_batch(&store).await.map_or(0, |last| last + 1);
     for n in first.. {
-        store.commit(&batch(n)).await.unwrap();
+        store.commit_adverts(&batch(n)).await.unwrap();
         println!("\nacknowledged {n}");
     }
 }

@@ -48,10 +48,10 @@ async fn sqlite_file_in_use_is_refused_with_a_remedy() {
 async fn sqlite_store_is_unavailable_after_close() {
     let (_folder, path) = file();
     let store = SqliteStore::open(&path).await.unwrap();
-    store.commit(&[put(ad(1, 1, 1, "a"), 9, 1)]).await.unwrap();
+    store.commit_adverts(&[put(ad(1, 1, 1, "a"), 9, 1)]).await.unwrap();
     store.close().await;
     store.close().await;
-    assert!(matches!(store.commit(&[extend(1, 20, 2)]).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.commit_adverts(&[extend(1, 20, 2)]).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(store.load_advertisements(UnixMs(2)).await, Err(StoreError::Unavailable(_))));
     assert!(!path.with_extension("db-wal").exists(), "close removes the log");
     let again = SqliteStore::open(&path).await.unwrap();
@@ -65,7 +65,7 @@ async fn sqlite_files_are_readable_by_the_server_only() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, path) = file();
     let store = SqliteStore::open(&path).await.unwrap();
-    store.commit(&[put(ad(1, 1, 1, "a"), 9, 1)]).await.unwrap();
+    store.commit_adverts(&[put(ad(1, 1, 1, "a"), 9, 1)]).await.unwrap();
     let mut file_count = 0;
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let entry = entry.unwrap();
@@ -117,7 +117,7 @@ async fn commit_that_is_cancelled_is_still_written() {
     for n in 0..200_u32 {
         let batch = [put(ad(n, 1, 1, "a"), 9_000, 1), reserve(seats(n, n, 1, 500), 1)];
         {
-            let mut commit = pin!(store.commit(&batch));
+            let mut commit = pin!(store.commit_adverts(&batch));
             // Dropped after a different number of polls each time, before the answer is taken.
             for _ in 0..=n % 7 {
                 if commit.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
@@ -126,7 +126,7 @@ async fn commit_that_is_cancelled_is_still_written() {
                 tokio::task::yield_now().await;
             }
         }
-        let other = store.commit(&[put(ad(10_000 + n, 1, 1, "b"), 9_000, 1)]).await.unwrap().outcomes;
+        let other = store.commit_adverts(&[put(ad(10_000 + n, 1, 1, "b"), 9_000, 1)]).await.unwrap().outcomes;
         assert_eq!(other, [WriteOutcome::Published { created: true, advertised_since: UnixMs(1), replaced: vec![] }]);
     }
     drop(store);
@@ -145,7 +145,7 @@ async fn commits_on_one_sqlite_store_are_serialized() {
         writers.spawn(async move {
             for round in 0..10_u64 {
                 let batch: Vec<AdvertWrite> = (0..20).map(|n| put(ad(n, 1, writer, "w"), 1_000 + round, 1)).collect();
-                store.commit(&batch).await.unwrap();
+                store.commit_adverts(&batch).await.unwrap();
             }
         });
     }
@@ -163,7 +163,7 @@ async fn commit_of_a_large_batch_is_one_transaction() {
     let store = SqliteStore::open(&path).await.unwrap();
     let twice = (0..3_000).chain(0..3_000);
     let batch: Vec<AdvertWrite> = twice.enumerate().map(|(at, n)| put(ad(n, 2, at as u64, "x"), 9_000, 1)).collect();
-    let outcomes = store.commit(&batch).await.unwrap().outcomes;
+    let outcomes = store.commit_adverts(&batch).await.unwrap().outcomes;
     for (at, outcome) in outcomes.iter().enumerate() {
         let since = UnixMs(at as u64 % 3_000);
         assert_eq!(
@@ -172,16 +172,24 @@ async fn commit_of_a_large_batch_is_one_transaction() {
         );
     }
     let heartbeats: Vec<AdvertWrite> = (0..3_000).map(|n| extend(n, 9_500, 2)).collect();
-    assert!(store.commit(&heartbeats).await.unwrap().outcomes.iter().all(|outcome| *outcome == WriteOutcome::Applied));
+    assert!(
+        store
+            .commit_adverts(&heartbeats)
+            .await
+            .unwrap()
+            .outcomes
+            .iter()
+            .all(|outcome| *outcome == WriteOutcome::Applied)
+    );
     let deletes: Vec<AdvertWrite> = (0..2_999)
         .map(|n| AdvertWrite::Delete { advertisement_id: ad_id(n), tombstone_until: UnixMs(9_999) })
         .collect();
-    store.commit(&deletes).await.unwrap();
+    store.commit_adverts(&deletes).await.unwrap();
     let stored = store.load_advertisements(UnixMs(3)).await.unwrap();
     assert_eq!((stored.len(), stored[0].expires_at), (1, UnixMs(9_500)));
     // Several rounds of purging.
-    store.purge(UnixMs(9_999)).await.unwrap();
-    assert_eq!(store.commit(&[put(ad(0, 1, 4, "back"), 20_000, 4)]).await.unwrap().outcomes.len(), 1);
+    store.purge_tombstones_and_reservations(UnixMs(9_999)).await.unwrap();
+    assert_eq!(store.commit_adverts(&[put(ad(0, 1, 4, "back"), 20_000, 4)]).await.unwrap().outcomes.len(), 1);
 }
 
 /// The advertisements without the column that no checksum covers, because older servers write the rest of the row.
@@ -200,7 +208,7 @@ async fn sqlite_file_that_is_damaged_is_refused_with_a_remedy() {
     let (folder, path) = file();
     let store = SqliteStore::open(&path).await.unwrap();
     let batch: Vec<AdvertWrite> = (0..200).map(|n| put(ad(n, 2, 1, "sound and whole"), 9_000, 1)).collect();
-    store.commit(&batch).await.unwrap();
+    store.commit_adverts(&batch).await.unwrap();
     store.close().await;
     let intact = std::fs::read(&path).unwrap();
     let expected = SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await.unwrap();
@@ -249,7 +257,7 @@ async fn sqlite_row_corruption_names_table_and_column() {
     for (damage, expected_table, expected_column) in cases {
         let (_folder, path) = file();
         let store = SqliteStore::open(&path).await.unwrap();
-        store.commit(&[put(ad(1, 3, 1, "a"), 9_000, 1), reserve(seats(1, 1, 1, 500), 1)]).await.unwrap();
+        store.commit_adverts(&[put(ad(1, 3, 1, "a"), 9_000, 1), reserve(seats(1, 1, 1, 500), 1)]).await.unwrap();
         store.close().await;
         sql(&path, damage).await;
         match SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
-use fireteam::auth::public_user_keys::PublicUserKeys;
+use fireteam::auth::public_user_keys::PublicUserKeySecret;
 use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::Clock as _;
 use fireteam::domain::ruleset::Ruleset;
@@ -38,7 +38,7 @@ pub(crate) async fn start_engine(
         rulesets: catalog,
         geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), locator_settings)),
         token_signer: Arc::new(HmacTokenSigner::new([1; 32], None)),
-        public_user_keys: Arc::new(PublicUserKeys::new([1; 32])),
+        public_user_keys: Arc::new(PublicUserKeySecret::new([1; 32])),
         match_credential_keys: Arc::new(MatchCredentialKeys::new(JwtSigningKey::from_seed(&[2; 32]).unwrap(), None)),
         metrics: Arc::new(Metrics::new()),
         settings: EngineSettings::default(),

@@ -70,7 +70,7 @@ pub(crate) fn assert_closed<'a>(
 /// A message in repeated messages, maps and oneofs is reached, so no path to a field is overlooked.
 #[test]
 fn message_fields_reach_nested_messages() {
-    let descriptors = fireteam::api::pb::MATCHMAKING_DESCRIPTORS;
+    let descriptors = fireteam::api::pb::CLIENT_PORT_SERVICE_DESCRIPTORS;
     let (requests, answers) = (request_fields(descriptors), answer_fields(descriptors));
     let has = |fields: &BTreeSet<FieldName>, (message, field): (&str, &str)| {
         fields.contains(&(message.to_owned(), field.to_owned()))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fireteam::auth::identity::Role;
 use fireteam::clock::Clock as _;
-use fireteam::config::{PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam::config::{PostgresUrl, RateLimitSetting, RulesetSource, StoreTarget};
 use fireteam_client::{Client, Code, Error, RetryPolicy, Ticket, pb};
 use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
 
@@ -71,7 +71,7 @@ impl PartySite {
                 config.store = store;
                 config.auth = Some(auth);
                 // Tests ask more often than a player's client may.
-                config.rate_limits = RateLimitRules::Off;
+                config.rate_limits = RateLimitSetting::Off;
                 config.rulesets = RulesetSource::Directory(path.join("rules"));
                 config.token_key_file = Some(path.join("token-key"));
             });
@@ -166,7 +166,7 @@ impl PartySite {
     async fn try_to_write(&self, server: &TestServer) -> Result<(), Error> {
         let client = self.issuer.client_with_token(server, Role::GameServer, "prober").await;
         let client = client.with_retry_policy(RetryPolicy::NEVER);
-        let mut ticket = client.enter(enter_request(SET_ID, &[("prober", 49.0)])).await?;
+        let mut ticket = client.enter_queue(enter_request(SET_ID, &[("prober", 49.0)])).await?;
         ticket.leave().await.map(|_| ())
     }
 
@@ -204,20 +204,20 @@ impl PartySite {
             r#use: r#use.into(),
             may_answer,
         };
-        self.player(member).await.grant_consent(request).await.expect("consent").consent_token
+        self.player(member).await.grant_party_consent(request).await.expect("consent").consent_token
     }
 
     /// Enters `leader` with `member`, who consented.
     pub(crate) async fn enter_pair(&self, leader: &str, member: &str, may_answer: bool) -> Ticket {
         let token = self.consent(member, leader, may_answer, pb::ConsentUse::Queue).await;
         let request = enter_pair_request(leader, (member, &token), "");
-        self.player(leader).await.enter(request).await.expect("enter")
+        self.player(leader).await.enter_queue(request).await.expect("enter")
     }
 
     /// Enters two players through the backend, as opponents.
     pub(crate) async fn enter_opponents(&self) -> Ticket {
         let request = enter_request(SET_ID, &[("olga", 20.0), ("otto", 20.0)]);
-        self.backend().await.enter(request).await.expect("enter")
+        self.backend().await.enter_queue(request).await.expect("enter")
     }
 
     /// Ends each server.
@@ -254,7 +254,7 @@ pub(crate) async fn wait_for_state(ticket: &mut Ticket, state: pb::TicketState) 
 
 /// Reason of a refused call.
 pub(crate) fn reason(error: &Error) -> &str {
-    error.server_error().and_then(|status| status.reason.as_deref()).unwrap_or_default()
+    error.as_server_error().and_then(|status| status.reason.as_deref()).unwrap_or_default()
 }
 
 /// Tests of scenarios of a site: each on SQLite, and through two servers on one Postgres.

@@ -91,7 +91,7 @@ impl QueuedParty {
 
     /// Enters with the given request at the client's server.
     pub(crate) async fn enter_with_client(client: Client, request: pb::QueueEnterRequest) -> Self {
-        let ticket = client.enter(request).await.expect("enter");
+        let ticket = client.enter_queue(request).await.expect("enter");
         let status_stream = ticket.watch();
         Self { client, ticket, status_stream }
     }
@@ -130,7 +130,7 @@ impl QueuedParty {
     pub(crate) async fn respond_to_match(&mut self, accept: bool) -> String {
         let proposed = self.wait_for_state(pb::TicketState::Proposed).await;
         let id = proposed.found_match.expect("a proposed match").match_id;
-        self.ticket.respond(&id, accept).await.expect("respond");
+        self.ticket.respond_to_ready_check(&id, accept).await.expect("respond");
         id
     }
 

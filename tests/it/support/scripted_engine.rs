@@ -14,18 +14,20 @@ use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::probing::DEFAULT_PROBING;
-use fireteam::domain::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use fireteam::domain::ruleset::teams::{
+    AllocatorOfferSpec, GameServerOrder, HostingMode, HostingSpec, PlayerDataForHost,
+};
 use fireteam::domain::ruleset::{
-    AdvertisementIdDisclosure, DistanceCurve, PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter,
-    SoftFilterDistance, SoftMissingPolicy,
+    AdvertisementIdForm, DistanceCurve, PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter,
+    SoftFilterObjective, SoftMissingPolicy,
 };
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
-    LatencyReportSummary, ReleaseReservationOrSeatCommand, ReportLatencyCommand, ReportedFinding, ReservationChange,
-    ReservationEvent, ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchCommand, SearchSummary,
-    UpdateAdvertAnswer, UpdateAdvertCommand, UpdateBlockListCommand,
+    LatencyReportSummary, PublishOrHeartbeatAdvertCommand, ReleaseReservationOrSeatCommand, ReportLatencyCommand,
+    ReportedFinding, ReservationChange, ReservationEvent, ReservationView, ReserveAnswer, ReserveCommand,
+    RoundTripWithSource, SearchCommand, SearchSummary, UpdateAdvertAnswer, UpdateBlockListCommand,
 };
 use fireteam::engine::error::EngineError;
 use fireteam::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
@@ -98,7 +100,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         name: name.into(),
         weight: 0.5,
         measure,
-        mode: SoftFilterDistance::LowerIsBetter,
+        mode: SoftFilterObjective::LowerIsBetter,
         curve: DistanceCurve::Linear,
         missing: SoftMissingPolicy::Worst,
         min: 0.0,
@@ -116,7 +118,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
         clients_per_account: 1,
-        handles: AdvertisementIdDisclosure::Ids,
+        handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probing: DEFAULT_PROBING,
@@ -134,7 +136,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
             confirm_ms: 0,
             host_loss_ms: 0,
             report_window_ms: 0,
-            choice: ServerChoice::BestScore,
+            choice: GameServerOrder::BestScore,
             max_round_trip_ms: None,
             allocation: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
@@ -235,7 +237,7 @@ impl MatchmakingEngine for ScriptedEngine {
     fn update(
         &self,
         caller: &Caller,
-        update: UpdateAdvertCommand,
+        update: PublishOrHeartbeatAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         self.record(caller, &update);
         let created = update.existing_advert.is_none();
@@ -299,7 +301,7 @@ impl MatchmakingEngine for ScriptedEngine {
         for &(id, finding) in &report.measurements {
             let encoded = encode_static_candidate_fields(&Advertisement { id, ..scripted_advertisement(1) });
             let round_trip = match finding {
-                Some(ReportedFinding::Answered(statistics)) => Some(RoundTrip::Measured(statistics.p50_ms)),
+                Some(ReportedFinding::Answered(statistics)) => Some(RoundTripWithSource::Measured(statistics.p50_ms)),
                 _ => None,
             };
             each(CandidateView {
@@ -328,7 +330,7 @@ impl MatchmakingEngine for ScriptedEngine {
     }
 
     fn choose_action(&self, set_id: SetId, _: u16) -> Result<ChooseActionAnswer, EngineError> {
-        self.ruleset(set_id, None)?;
+        self.current_or_cached_ruleset(set_id, None)?;
         Ok(ChooseActionAnswer { action: MatchmakingAction::Advertise, advertise_percent: 50.0 })
     }
 
@@ -355,7 +357,7 @@ impl MatchmakingEngine for ScriptedEngine {
         Ok(PendingAnswer::Ready(1))
     }
 
-    fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
+    fn current_or_cached_ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
         if set_id != self.ruleset.set_id {
             return Err(EngineError::UnknownSet(set_id));
         }
@@ -373,7 +375,7 @@ impl MatchmakingEngine for ScriptedEngine {
         hash: Option<RulesetHash>,
         _: &[u8],
     ) -> Result<Arc<Ruleset>, EngineError> {
-        self.ruleset(set_id, hash)
+        self.current_or_cached_ruleset(set_id, hash)
     }
 
     fn subscribe_host_to_advertisement(
@@ -385,7 +387,7 @@ impl MatchmakingEngine for ScriptedEngine {
         (self.reservations_at_subscribe.lock().unwrap().clone(), Vec::new())
     }
 
-    fn consume_expected_beat(&self, _: AdvertisementId) -> bool {
+    fn take_due_host_heartbeat(&self, _: AdvertisementId) -> bool {
         false
     }
 }

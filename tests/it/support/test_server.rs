@@ -8,7 +8,7 @@ use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameSer
 use fireteam::api::client_address::ClientAddressResolver;
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
 use fireteam::clock::{Clock, SystemClock};
-use fireteam::config::{Config, ListenAddress, RateLimitRules, ReceiptPrefix, RulesetSource, StoreTarget};
+use fireteam::config::{Config, ListenAddress, RateLimitSetting, ReceiptNetworkSetting, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
 use fireteam::domain::{locality, location_privacy};
 use fireteam::server::startup::{self, start_app};
@@ -72,7 +72,7 @@ impl TestServer {
             proxy_protocol: false,
             tls: None,
             auth: None,
-            rate_limits: RateLimitRules::Auto,
+            rate_limits: RateLimitSetting::Auto,
             audit_log_file: None,
             token_key_file: Some(folder.path().join("token-key")),
             match_key_file: Some(folder.path().join("match-key.pem")),
@@ -80,7 +80,7 @@ impl TestServer {
             audit_log_max_files: 100,
             user_key_file: None,
             beacon_fleet_key_file: None,
-            receipt_prefix: ReceiptPrefix::Place,
+            receipt_prefix: ReceiptNetworkSetting::Place,
             observe_tcp: true,
             beacon: None,
             rating_retention_days: None,
@@ -148,7 +148,7 @@ impl TestServer {
     /// Runs a game server until this server stops: it confirms each match of the advertisement with this token, and keeps
     /// it alive.
     pub(crate) fn keep_hosting(&self, client: Client, advertisement_token: Vec<u8>) {
-        let mut host = MatchHost::with_token(client, advertisement_token);
+        let mut host = MatchHost::from_advertisement_token(client, advertisement_token);
         self.hosts.lock().unwrap().spawn(async move {
             loop {
                 // Fails while the test takes the store or the server away.

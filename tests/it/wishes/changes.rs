@@ -42,7 +42,7 @@ async fn reserving_again_in_a_full_session_is_judged(site: PartySite) {
     let published = host.update_advertisement(request.clone()).await.expect("advertise");
     let id = published.advertisement_id.clone();
     let client = site.player_elsewhere("ana").await;
-    let mut search = client.search_session(SET_ID, wishing_party("ana", 40.0, &[]));
+    let mut search = client.new_search(SET_ID, wishing_party("ana", 40.0, &[]));
     wait_until("the session is known", async || !search.search().await.expect("search").candidates.is_empty()).await;
     search.reserve(&id).await.expect("reserve");
     let own_wish = [skill_wish(0.0, 10.0)];
@@ -67,7 +67,7 @@ async fn reserving_again_in_a_full_session_is_judged(site: PartySite) {
 }
 
 fn side(error: &fireteam_client::Error) -> &str {
-    error.server_error().and_then(|status| status.metadata.get("side")).map_or("", String::as_str)
+    error.as_server_error().and_then(|status| status.metadata.get("side")).map_or("", String::as_str)
 }
 
 on_each_store! {

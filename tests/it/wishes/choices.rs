@@ -41,12 +41,12 @@ async fn match_is_told_the_map_that_all_have(mut site: PartySite) {
     for (user, maps) in [("ana", ["atlas", "bay"]), ("ben", ["bay", "cove"]), ("cyd", ["atlas", "cove"])] {
         let mut request = entering(user, 0.0, &[]);
         request.session_composition = request.session_composition.map(|party| with_maps(party, &maps));
-        site.player_elsewhere(user).await.enter(request).await.expect("enter");
+        site.player_elsewhere(user).await.enter_queue(request).await.expect("enter");
     }
     wait_for_rule(&site, "cyd", "maps").await;
     let mut request = entering("dan", 0.0, &[]);
     request.session_composition = request.session_composition.map(|party| with_maps(party, &["cove", "bay"]));
-    let mut dan = site.player_elsewhere("dan").await.enter(request).await.expect("enter");
+    let mut dan = site.player_elsewhere("dan").await.enter_queue(request).await.expect("enter");
     let status = wait_for_state(&mut dan, TicketState::Proposed).await;
     let found = status.found_match.expect("a match");
     let told = map(&found.chosen).to_owned();
@@ -71,7 +71,7 @@ async fn search_and_backfill_tell_the_common_map(site: PartySite) {
     for client in [site.player("ana").await, site.player_elsewhere("ana").await] {
         wait_until("the session is known", async || {
             let party = with_maps(wishing_party("ana", 0.0, &[]), &["bay", "cove", "eden"]);
-            let found = client.search_session(SET_ID, party).search().await.expect("search");
+            let found = client.new_search(SET_ID, party).search().await.expect("search");
             let candidate = found.candidates.iter().find(|candidate| candidate.advertisement_id == id);
             told.extend(candidate.map(|candidate| map(&candidate.chosen).to_owned()));
             candidate.is_some()
@@ -81,11 +81,11 @@ async fn search_and_backfill_tell_the_common_map(site: PartySite) {
     assert!(["bay", "cove"].contains(&&*told[0]) && told[0] == told[1], "{told:?}");
     let mut request = entering("ana", 0.0, &[]);
     request.session_composition = request.session_composition.map(|party| with_maps(party, &["bay", "cove", "eden"]));
-    let mut ana = site.player_elsewhere("ana").await.enter(request).await.expect("enter");
+    let mut ana = site.player_elsewhere("ana").await.enter_queue(request).await.expect("enter");
     let status = wait_for_state(&mut ana, TicketState::Proposed).await;
     let found = status.found_match.expect("a match");
     assert_eq!(map(&found.chosen), told[0], "the draw of a session is the same through both doors");
-    ana.respond(&found.match_id, true).await.expect("accept");
+    ana.respond_to_ready_check(&found.match_id, true).await.expect("accept");
     let asked = next_match(&mut events).await;
     assert_eq!((map(&asked.chosen), asked.backfill), (&*told[0], true));
     site.shut_down().await;
@@ -103,12 +103,12 @@ async fn later_guest_plays_the_map_of_the_first(site: PartySite) {
     let enter = async |user: &str, maps: &[&str]| {
         let mut request = entering(user, 0.0, &[]);
         request.session_composition = request.session_composition.map(|party| with_maps(party, maps));
-        site.player_elsewhere(user).await.enter(request).await.expect("enter")
+        site.player_elsewhere(user).await.enter_queue(request).await.expect("enter")
     };
     let mut ana = enter("ana", &["bay", "cove"]).await;
     let found = wait_for_state(&mut ana, TicketState::Proposed).await.found_match.expect("a match");
     assert_eq!(map(&found.chosen), "bay");
-    ana.respond(&found.match_id, true).await.expect("accept");
+    ana.respond_to_ready_check(&found.match_id, true).await.expect("accept");
     assert_eq!(map(&next_match(&mut events).await.chosen), "bay");
     let mut ben = enter("ben", &["cove", "dune"]).await;
     wait_for_rule(&site, "ben", "maps").await;

@@ -78,7 +78,7 @@ pub(crate) async fn searched(
     client: &Client,
     party: pb::SessionCompositionData,
 ) -> (Vec<String>, Vec<(String, pb::RefusalSide, u32)>) {
-    let found = client.search_session(SET_ID, party).search().await.expect("search");
+    let found = client.new_search(SET_ID, party).search().await.expect("search");
     summary(&found)
 }
 

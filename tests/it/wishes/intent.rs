@@ -28,7 +28,7 @@ async fn intent_of_the_example_sorts_hosts_and_can_be_wished_for() {
     }
     let found = async |wishes: &[pb::Wish]| {
         let party = with_intent(wishing_party("ana", 0.0, wishes), 1.0);
-        let found = client.search_session(SET, party).search().await.expect("search");
+        let found = client.new_search(SET, party).search().await.expect("search");
         let candidates = found.candidates.into_iter().map(|candidate| (candidate.advertisement_id, candidate.score));
         candidates.collect::<Vec<_>>()
     };

@@ -57,13 +57,13 @@ async fn invalid_wishes_are_refused_with_their_field() {
     let server = start_queue_server(&[&wishes_ruleset("")]).await;
     let client = server.client().await;
     client.advertise(advertised("hal", 20.0, &[])).await.expect("advertise");
-    let mut search = client.search_session(SET_ID, wishing_party("ana", 20.0, &[]));
+    let mut search = client.new_search(SET_ID, wishing_party("ana", 20.0, &[]));
     let id = search.search().await.expect("search").candidates[0].advertisement_id.clone();
     for (wishes, field, message) in invalid_wishes() {
         let party = wishing_party("ana", 20.0, &wishes);
-        let searched = client.search_session(SET_ID, party.clone()).search().await;
+        let searched = client.new_search(SET_ID, party.clone()).search().await;
         assert_names(&searched.expect_err("search"), field, message);
-        let entered = client.enter(entering("ana", 20.0, &wishes)).await;
+        let entered = client.enter_queue(entering("ana", 20.0, &wishes)).await;
         assert_names(&entered.expect_err("enter"), field, message);
         let created = client.advertise(advertised("bob", 20.0, &wishes)).await;
         assert_names(&created.expect_err("advertise"), field, message);
@@ -72,5 +72,5 @@ async fn invalid_wishes_are_refused_with_their_field() {
     }
     let all: Vec<pb::Wish> =
         vec![skill_wish(0.0, 50.0), wish("mode", strings(&["duel"])), wish("maps", strings(&["bay"]))];
-    client.enter(entering("ana", 20.0, &all)).await.expect("valid wishes");
+    client.enter_queue(entering("ana", 20.0, &all)).await.expect("valid wishes");
 }

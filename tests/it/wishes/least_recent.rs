@@ -42,7 +42,7 @@ async fn enter(site: &PartySite, user: &str, maps: &[&str], is_elsewhere: bool) 
     let mut request = entering(user, 0.0, &[]);
     request.session_composition = request.session_composition.map(|party| with_maps(party, maps));
     let client = if is_elsewhere { site.player_elsewhere(user).await } else { site.player(user).await };
-    client.enter(request).await.expect("enter")
+    client.enter_queue(request).await.expect("enter")
 }
 
 /// Two players enter, each at another server, and play a match of a minute. Returns its map.
@@ -147,7 +147,7 @@ async fn told_to_searcher(site: &PartySite, host: &Host, user: &str) -> String {
     let mut told = None;
     wait_until("the session is found", async || {
         let party = with_maps(wishing_party(user, 0.0, &[]), &MAPS);
-        let found = client.search_session(SET_ID, party).search().await.expect("search").candidates;
+        let found = client.new_search(SET_ID, party).search().await.expect("search").candidates;
         let candidate = found.iter().find(|candidate| candidate.advertisement_id == host.id());
         told = candidate.map(|candidate| map(&candidate.chosen).to_owned());
         told.is_some()

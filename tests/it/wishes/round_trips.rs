@@ -45,7 +45,7 @@ async fn wish_for_a_round_trip_is_judged_in_steps() {
     directory.write_file("rated.xml", &ruleset(""));
     assert_eq!(OperatorClient::connect(&server).await.reload_rulesets().await.problems, []);
     assert_eq!(count_and_rules(&client, &[]).await, (2, vec![]), "the published wish is ignored");
-    let error = client.search_session(SET_ID, wishing_party("ana", 0.0, &[or_unknown])).search().await;
+    let error = client.new_search(SET_ID, wishing_party("ana", 0.0, &[or_unknown])).search().await;
     assert!(error.expect_err("refused").to_string().contains("allows no wishes"));
 }
 

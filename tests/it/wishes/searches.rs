@@ -35,12 +35,12 @@ async fn wishes_of_both_sides_hold_in_searches(mut site: PartySite) {
     let without_wishes = searched(&client, wishing_party("ana", 40.0, &[])).await;
     assert_eq!((without_wishes.0.len(), without_wishes.1), (3, refused(0, 1)[1..].to_vec()));
 
-    let mut search = client.search_session(SET_ID, party());
+    let mut search = client.new_search(SET_ID, party());
     assert_eq!(summary(&search.search().await.expect("search")).0, std::slice::from_ref(mid));
     assert_eq!(search.next_expansion_in_ms, None, "the own wish does not relax");
     for (id, side) in [(low, "searcher"), (picky, "advertiser")] {
         let error = search.reserve(id).await.expect_err("refused");
-        let metadata = &error.server_error().expect("a status").metadata;
+        let metadata = &error.as_server_error().expect("a status").metadata;
         assert_eq!((&*metadata["rule"], &*metadata["side"]), ("wish:skill", side), "{error}");
     }
     assert_eq!(explained(&site).await, [("wish:skill".to_owned(), 2), ("other_wish:skill".to_owned(), 1)]);
@@ -56,7 +56,7 @@ async fn wishes_of_both_sides_hold_in_searches(mut site: PartySite) {
         (both.to_vec(), refused(2, 0)[..1].to_vec()),
         "the host's wish relaxed"
     );
-    let mut search = client.search_session(SET_ID, party());
+    let mut search = client.new_search(SET_ID, party());
     search.search().await.expect("search");
     search.reserve(picky).await.expect("reserve");
     site.shut_down().await;
@@ -71,7 +71,7 @@ async fn own_wish_relaxes_with_the_search(site: PartySite) {
         .await;
     let relaxing =
         relaxed(relaxed(skill_wish(20.0, 25.0), 4_000, numbers(Some(20.0), Some(29.0))), 9_000, numbers(None, None));
-    let mut search = client.search_session(SET_ID, wishing_party("ana", 20.0, &[relaxing]));
+    let mut search = client.new_search(SET_ID, wishing_party("ana", 20.0, &[relaxing]));
     let mut expected =
         [(0, 0, Some(4_000)), (4_000, 0, Some(5_000)), (8_999, 0, Some(1)), (9_000, 1, None)].into_iter();
     let mut now = 0;

@@ -12,14 +12,14 @@ use crate::wishes::fixture::{advertised, entering, numbers, relaxed, skill_wish,
 /// relaxes, without another event, the two meet.
 async fn wishes_hold_between_tickets(mut site: PartySite) {
     let wishes = [relaxed(skill_wish(0.0, 10.0), 5_000, numbers(Some(0.0), Some(20.0)))];
-    site.player_elsewhere("ana").await.enter(entering("ana", 40.0, &wishes)).await.expect("enter");
-    site.player("ben").await.enter(entering("ben", 20.0, &[])).await.expect("enter");
+    site.player_elsewhere("ana").await.enter_queue(entering("ana", 40.0, &wishes)).await.expect("enter");
+    site.player("ben").await.enter_queue(entering("ben", 20.0, &[])).await.expect("enter");
     wait_for_rule(&site, "ana", "wish:skill").await;
     site.restart_first().await;
     // Its server is another process now, or the one that did not restart.
     let (mut ana, mut ben) = (mine(&site, "ana").await, mine(&site, "ben").await);
     let mut cyd =
-        site.player("cyd").await.enter(entering("cyd", 50.0, &[skill_wish(45.0, 50.0)])).await.expect("enter");
+        site.player("cyd").await.enter_queue(entering("cyd", 50.0, &[skill_wish(45.0, 50.0)])).await.expect("enter");
     wait_for_rule(&site, "cyd", "wish:skill").await;
     for ticket in [&mut ana, &mut ben] {
         assert_eq!(ticket.heartbeat().await.expect("heartbeat").state(), TicketState::Waiting);
@@ -44,10 +44,10 @@ async fn wishes_hold_between_a_session_and_its_guests(site: PartySite) {
     let wishes = [relaxed(skill_wish(15.0, 25.0), 5_000, numbers(None, None))];
     let (connection, mut events) = host.open_stream().await.expect("a stream");
     let advertisement = connection.advertise(advertised("hal", 20.0, &wishes)).await.expect("advertise");
-    let mut ana = site.player("ana").await.enter(entering("ana", 40.0, &[])).await.expect("enter");
+    let mut ana = site.player("ana").await.enter_queue(entering("ana", 40.0, &[])).await.expect("enter");
     wait_for_rule(&site, "ana", "other_wish:skill").await;
     let own_wish = [wish("skill", numbers(Some(45.0), None))];
-    let mut ben = site.player("ben").await.enter(entering("ben", 20.0, &own_wish)).await.expect("enter");
+    let mut ben = site.player("ben").await.enter_queue(entering("ben", 20.0, &own_wish)).await.expect("enter");
     wait_for_rule(&site, "ben", "wish:skill").await;
     ben.leave().await.expect("leave");
     site.clock.advance_ms(5_000);
@@ -65,12 +65,12 @@ async fn wishes_are_part_of_what_a_key_names(site: PartySite) {
         let key = "0123456789abcdef".to_owned();
         pb::QueueEnterRequest { idempotency_key: key, ..entering("ana", 20.0, wishes) }
     };
-    let first = client.enter(request(&[skill_wish(0.0, 10.0)])).await.expect("enter");
-    let again = client.enter(request(&[skill_wish(0.0, 10.0)])).await.expect("the same request");
+    let first = client.enter_queue(request(&[skill_wish(0.0, 10.0)])).await.expect("enter");
+    let again = client.enter_queue(request(&[skill_wish(0.0, 10.0)])).await.expect("the same request");
     assert_eq!(first.status.ticket_id, again.status.ticket_id);
     let later = relaxed(skill_wish(0.0, 10.0), 5_000, numbers(None, None));
     for wishes in [vec![], vec![skill_wish(0.0, 11.0)], vec![later]] {
-        let refused = client.enter(request(&wishes)).await.expect_err("another request");
+        let refused = client.enter_queue(request(&wishes)).await.expect_err("another request");
         assert_eq!(reason(&refused), "IDEMPOTENCY_KEY_REUSED", "{wishes:?}");
     }
     let request = wire::ExportUserRequest { user_id: "ana".to_owned(), ..Default::default() };

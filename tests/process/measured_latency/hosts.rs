@@ -110,7 +110,7 @@ impl Host {
             connect_data: plan.name.into(),
             session_composition: Some(session),
             // The server adds the address of this connection.
-            probe: Some(responder.endpoint(line.address().port())),
+            probe: Some(responder.probe_endpoint(line.address().port())),
             ..Default::default()
         };
         let endpoint = Endpoint::from_shared(format!("http://{server}")).expect("an address");
@@ -119,7 +119,7 @@ impl Host {
         let client = identities.client_as(&client, role, plan.name).with_attempt_deadline(Duration::from_secs(20));
         let answer = client.update_advertisement(request).await.expect("published");
         assert_eq!(answer.ignored_fields, [""; 0], "{}", plan.name);
-        assert!(responder.advertise(&answer.advertisement_id));
+        assert!(responder.set_advertisement(&answer.advertisement_id));
         let mut answers = JoinSet::new();
         answers.spawn(async move {
             let error = responder.run(&socket).await;

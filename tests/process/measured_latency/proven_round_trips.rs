@@ -92,7 +92,7 @@ async fn search_loop_proves_its_round_trips_by_beacons() {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
     let mut party = located_session(SEARCHER, 0.0);
     party.region_latencies.clear();
-    let mut matching = searcher.matching_run(SET, party.clone()).measure_beacons();
+    let mut matching = searcher.matching_run(SET, party.clone()).with_beacon_measurement();
     let game = Game::default();
     let end = timeout(TEST_TIMEOUT, matching.run(&socket, &game)).await.expect("the loop ends in time");
     assert_eq!(end, RunEnd::Joined);
@@ -103,7 +103,7 @@ async fn search_loop_proves_its_round_trips_by_beacons() {
     assert!(!token.is_empty(), "the first search has a token");
     let round_trip = async |token: &[u8]| {
         let party = pb::SessionCompositionData { latency_token: token.to_vec(), ..party.clone() };
-        let found = searcher.search_session(SET, party).search().await.expect("a search");
+        let found = searcher.new_search(SET, party).search().await.expect("a search");
         assert_eq!(found.ignored_fields, [""; 0]);
         let candidate = found.candidates.iter().find(|it| it.advertisement_id == host.advertisement_id);
         candidate.and_then(|it| it.round_trip_ms.map(|ms| (it.round_trip_source(), ms)))

@@ -70,7 +70,7 @@ fn run(
                 questions.push(proof);
             }
         }
-        questions.extend(prober.start(now_us));
+        questions.extend(prober.start_conversation(now_us));
         for question in questions {
             if let Some(ms) = times_ms.get(sent.len() % times_ms.len()).copied().flatten() {
                 let arrives_us = now_us + ms * MS / 2;
@@ -122,7 +122,7 @@ fn beacon_prober_leaves_a_busy_beacon_alone() {
     assert_eq!((prober.next_start_us(), prober.next_expiry_us()), (None, None));
     for (wait_s, expected_s) in [(1, 1), (65_534, 65_534), (65_535, 3_600)] {
         let mut prober = self::prober();
-        let hello = Hello::decode(&prober.start(0).unwrap()).unwrap();
+        let hello = Hello::decode(&prober.start_conversation(0).unwrap()).unwrap();
         let wait_s = Some(wait_s);
         let challenge =
             Challenge { hello, beacon_id: BEACON_ID, key_id: [0; 4], sent_us: 0, cookie: [0; 16], wait_s }.encode();
@@ -135,7 +135,7 @@ fn beacon_prober_leaves_a_busy_beacon_alone() {
 #[test]
 fn beacon_prober_takes_no_answer_but_its_own() {
     let (mut prober, mut beacon) = (prober(), beacon(50_000));
-    let hello = prober.start(0).unwrap();
+    let hello = prober.start_conversation(0).unwrap();
     let challenge = beacon.handle(&hello, client(), 10 * MS, 1_000).unwrap();
     let foreign = [endpoint().to_string().replace("192", "193"), endpoint().to_string().replace("3478", "3479")];
     for from in foreign {

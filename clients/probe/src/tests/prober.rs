@@ -19,7 +19,7 @@ fn key() -> ProbeKey {
 
 fn host() -> HostResponder {
     let mut host = HostResponder::new(HostCookieKey([2; 32]));
-    host.advertise([3; 16], key());
+    host.set_advertisement([3; 16], key());
     host
 }
 
@@ -30,7 +30,7 @@ fn prober(high_estimate_to_advert_ms: f64) -> HostProber {
 
 fn answer(host: &mut HostResponder, packet: &[u8], now_us: u64, verdict: Verdict) -> Option<Vec<u8>> {
     let client = "198.51.100.1:5000".parse().unwrap();
-    host.handle(packet, client, ArrivalTime { arrived_us: now_us, now_us }, |_, _| verdict)
+    host.handle(packet, client, ArrivalAndAnswerTime { arrived_us: now_us, now_us }, |_, _| verdict)
 }
 
 /// Runs until the end against a host whose round trip is `round_trip_ms` for the n-th packet; `None` loses it. Returns the times of sending.
@@ -50,7 +50,7 @@ fn run(
             }
             !is_due
         });
-        while let Some(packet) = prober.send(now_us) {
+        while let Some(packet) = prober.next_packet(now_us) {
             if let Some(ms) = round_trip_ms(sent_us.len()) {
                 let reply = answer(host, &packet, now_us, Verdict::Fits).unwrap();
                 answers.push((now_us + ms * MS, reply));
@@ -103,10 +103,10 @@ fn prober_sends_ten_packets_at_most() {
 #[test]
 fn prober_ignores_forged_late_and_repeated_answers() {
     let (mut prober, mut host) = (prober(0.0), host());
-    let packet = prober.send(MS).unwrap();
+    let packet = prober.next_packet(MS).unwrap();
     let good = answer(&mut host, &packet, MS, Verdict::Fits).unwrap();
-    let other =
-        Echo(RepeatedQuestion { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] }).encode(&key());
+    let other = Echo(ReturnedQuestionFields { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] })
+        .encode(&key());
     let other = answer(&mut host, &other, MS, Verdict::Fits).unwrap();
     let mut forged = good.clone();
     forged[33] ^= 1;
@@ -119,7 +119,7 @@ fn prober_ignores_forged_late_and_repeated_answers() {
     assert!(!prober.handle(&good, endpoint(), 3 * MS), "again");
     assert_eq!((prober.statistics().sent, prober.statistics().answered), (1, 1));
 
-    let packet = prober.send(60 * MS).unwrap();
+    let packet = prober.next_packet(60 * MS).unwrap();
     let late = answer(&mut host, &packet, 60 * MS, Verdict::Fits).unwrap();
     assert_eq!(prober.next_expiry_us(), Some(310 * MS), "250 ms at least");
     assert!(!prober.handle(&late, endpoint(), 310 * MS));
@@ -134,14 +134,14 @@ fn prober_obeys_the_flags_of_the_host() {
         EchoReply { question, flags, wait_10ms, held_10us: 0, cookie: [7; 16] }.encode(&key())
     };
     let mut busy = prober(100.0);
-    let packet = busy.send(MS).unwrap();
+    let packet = busy.next_packet(MS).unwrap();
     let wait = reply(&packet, HostStateFlags { full: false, wait: true }, 25);
     assert!(busy.handle(&wait, endpoint(), 10 * MS));
     assert_eq!(busy.next_send_us(), Some(260 * MS));
-    let packet = busy.send(260 * MS).unwrap();
+    let packet = busy.next_packet(260 * MS).unwrap();
     assert!(busy.handle(&reply(&packet, HostStateFlags { full: true, wait: false }, 0), endpoint(), 270 * MS));
     assert_eq!(busy.finding(), Some(ProbeFinding::Full));
-    assert_eq!(busy.send(500 * MS), None);
+    assert_eq!(busy.next_packet(500 * MS), None);
 }
 
 /// The involved run uses the cookie of the quick one. Without a fresh one it asks for one first, by a packet
@@ -153,12 +153,12 @@ fn prober_of_an_involved_run_has_a_cookie() {
     let (mut probed, mut host) = (prober(100.0), host());
     run(&mut probed, &mut host, MS, |_| Some(20));
     probed.start_run_with_game_data(b"build 7".to_vec());
-    assert!(is_involved(&probed.clone().send(5_000 * MS).unwrap()));
+    assert!(is_involved(&probed.clone().next_packet(5_000 * MS).unwrap()));
     assert_eq!(run(&mut probed, &mut host, 5_000 * MS, |_| Some(30)).len(), 4);
     assert_eq!((probed.statistics().sent, probed.statistics().floor_ms), (4, Some(30.0)));
 
     probed.start_run_with_game_data(b"build 7".to_vec());
-    let late = probed.clone().send(31_000 * MS).unwrap();
+    let late = probed.clone().next_packet(31_000 * MS).unwrap();
     assert!(Echo::decode(&late, &key()).is_ok(), "the cookie is too old");
     assert_eq!(run(&mut probed, &mut host, 31_000 * MS, |_| Some(30)).len(), 5, "one packet asked for a cookie");
     assert_eq!(probed.statistics().sent, 4);
@@ -177,11 +177,11 @@ fn prober_of_an_involved_run_ends_with_a_refusal() {
         let (mut probed, mut host) = (prober(100.0), host());
         run(&mut probed, &mut host, MS, |_| Some(20));
         probed.start_run_with_game_data(vec![1; 2_000]);
-        let packet = probed.send(1_000 * MS).unwrap();
+        let packet = probed.next_packet(1_000 * MS).unwrap();
         assert_eq!(packet.len(), INVOLVED_BYTES_MAX, "no more data than a packet has room for");
         let reply = answer(&mut host, &packet, 1_000 * MS, verdict).unwrap();
         assert!(probed.handle(&reply, endpoint(), 1_020 * MS));
-        assert_eq!((probed.finding(), probed.send(2_000 * MS)), (Some(finding), None));
+        assert_eq!((probed.finding(), probed.next_packet(2_000 * MS)), (Some(finding), None));
     }
 }
 
@@ -190,12 +190,12 @@ fn prober_of_an_involved_run_ends_with_a_refusal() {
 fn prober_that_ends_early_says_what_it_knows() {
     let (mut probed, mut host) = (prober(100.0), host());
     assert_eq!(probed.clone().end(), None);
-    let packet = probed.send(MS).unwrap();
+    let packet = probed.next_packet(MS).unwrap();
     probed.expire(600 * MS);
     assert_eq!(probed.clone().end(), None);
-    let packet = probed.send(700 * MS).unwrap_or(packet);
+    let packet = probed.next_packet(700 * MS).unwrap_or(packet);
     probed.handle(&answer(&mut host, &packet, 700 * MS, Verdict::Fits).unwrap(), endpoint(), 710 * MS);
-    probed.send(800 * MS).unwrap();
+    probed.next_packet(800 * MS).unwrap();
     assert_eq!(probed.end(), Some(ProbeFinding::Answered));
     assert_eq!((probed.statistics().sent, probed.statistics().answered), (2, 1), "none of the packets underway");
 }

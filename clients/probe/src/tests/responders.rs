@@ -10,19 +10,19 @@ fn endpoint(number: u32) -> SocketAddr {
     (IpAddr::from(Ipv4Addr::from(0x0a00_0000 + number)), 40_000).into()
 }
 
-fn at(now_us: u64) -> ArrivalTime {
-    ArrivalTime { arrived_us: now_us, now_us }
+fn at(now_us: u64) -> ArrivalAndAnswerTime {
+    ArrivalAndAnswerTime { arrived_us: now_us, now_us }
 }
 
 fn host() -> (HostResponder, ProbeKey) {
     let key = ProbeKey::new(&[1; 16]).unwrap();
     let mut host = HostResponder::new(HostCookieKey([2; 32]));
-    host.advertise([3; 16], key.clone());
+    host.set_advertisement([3; 16], key.clone());
     (host, key)
 }
 
-fn question(sequence: u16) -> RepeatedQuestion {
-    RepeatedQuestion { sequence, nonce: [4; 8], advertisement: [3; 8], stamp: [5; 8] }
+fn question(sequence: u16) -> ReturnedQuestionFields {
+    ReturnedQuestionFields { sequence, nonce: [4; 8], advertisement: [3; 8], stamp: [5; 8] }
 }
 
 fn no_judge(_: &[u8], _: &mut Vec<u8>) -> Verdict {
@@ -35,7 +35,7 @@ fn host_answers_only_who_knows_its_key() {
     let (mut host, key) = host();
     let other_key = ProbeKey::new(&[9; 16]).unwrap();
     let (good, foreign) = (Echo(question(1)).encode(&key), Echo(question(1)).encode(&other_key));
-    let elsewhere = Echo(RepeatedQuestion { advertisement: [8; 8], ..question(1) }).encode(&key);
+    let elsewhere = Echo(ReturnedQuestionFields { advertisement: [8; 8], ..question(1) }).encode(&key);
     let answer = |host: &mut HostResponder, packet: &[u8]| host.handle(packet, endpoint(1), at(SECOND_US), no_judge);
     assert_eq!(answer(&mut host, &foreign), None);
     assert_eq!(answer(&mut host, &elsewhere), None);
@@ -45,7 +45,7 @@ fn host_answers_only_who_knows_its_key() {
     host.set_full(true);
     let reply = EchoReply::decode(&answer(&mut host, &good).unwrap(), &key).unwrap();
     assert!(reply.flags.full);
-    host.withdraw();
+    host.clear_advertisement();
     assert_eq!(answer(&mut host, &good), None);
 }
 
@@ -54,8 +54,12 @@ fn host_answers_only_who_knows_its_key() {
 fn host_asks_its_game_only_with_a_good_cookie() {
     let (mut host, key) = host();
     let echo = Echo(question(1)).encode(&key);
-    let reply =
-        host.handle(&echo, endpoint(1), ArrivalTime { arrived_us: SECOND_US, now_us: SECOND_US + 120 }, no_judge);
+    let reply = host.handle(
+        &echo,
+        endpoint(1),
+        ArrivalAndAnswerTime { arrived_us: SECOND_US, now_us: SECOND_US + 120 },
+        no_judge,
+    );
     let reply = EchoReply::decode(&reply.unwrap(), &key).unwrap();
     assert_eq!(reply.held_10us, 12);
     let involved = |cookie| Involved { question: question(2), cookie, game_data: b"build 7" }.encode(&key).unwrap();

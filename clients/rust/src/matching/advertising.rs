@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fireteam_probe::{ArrivalTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
+use fireteam_probe::{ArrivalAndAnswerTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
 
 use crate::matching::advertising::guests::Guests;
 use crate::matching::call::{CallError, CallId, Request};
@@ -18,7 +18,7 @@ use crate::matching::round::id_bytes_from_hex;
 use crate::pb;
 
 /// Shortest and longest time between two heartbeats.
-const BEAT_INTERVAL: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(60)];
+const BEAT_INTERVAL_RANGE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(60)];
 /// Time after which a failed update is sent again, beyond the attempts of the call itself.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Most reservations in one update.
@@ -113,7 +113,7 @@ impl Advertising {
     }
 
     /// Session as the game described it last.
-    pub(super) fn hosting(&self) -> &HostedSession {
+    pub(super) fn hosted_session(&self) -> &HostedSession {
         &self.hosting
     }
 
@@ -176,7 +176,7 @@ impl Advertising {
             && is_new
             && self.hosting.probe_port.is_some()
         {
-            self.responder.advertise(id, key);
+            self.responder.set_advertisement(id, key);
         }
         if is_new {
             effects.tell(Outcome::Advertised(AdvertisedSession {
@@ -185,11 +185,11 @@ impl Advertising {
             }));
         }
         self.guests.settle(&update.confirmed, &update.joined);
-        self.guests.take_list(&answer.reservations, update.started_at, effects, now);
+        self.guests.apply_reservation_list(&answer.reservations, update.started_at, effects, now);
         self.note_guests(now);
         let until_expiry = Duration::from_millis(answer.expires_in_ms) / 3;
         let until_beat = answer.next_beat_in_ms.map_or(until_expiry, |ms| until_expiry.min(Duration::from_millis(ms)));
-        let [least, most] = BEAT_INTERVAL;
+        let [least, most] = BEAT_INTERVAL_RANGE;
         self.next_update_at = now + until_beat.clamp(least, most);
         self.end_if_full(effects)
     }
@@ -222,12 +222,12 @@ impl Advertising {
                 self.creates.clear();
             }
             _ if error.is_transient() || error.is_outcome_unknown() => {
-                self.guests.restore(update.joined);
+                self.guests.restore_joined(update.joined);
                 return None;
             }
             _ => return Some(AdvertisingEnd::Refused(error)),
         }
-        self.guests.restore(update.joined);
+        self.guests.restore_joined(update.joined);
         self.publishes = true;
         if is_first {
             self.next_update_at = now;
@@ -236,11 +236,16 @@ impl Advertising {
     }
 
     /// Takes a change of a reservation, from a stream.
-    pub(super) fn take_reservation(&mut self, event: &pb::ReservationEvent, effects: &mut Effects, now: MonotonicTime) {
+    pub(super) fn apply_reservation_event(
+        &mut self,
+        event: &pb::ReservationEvent,
+        effects: &mut Effects,
+        now: MonotonicTime,
+    ) {
         let Some(reservation) = event.reservation.as_ref().filter(|_| event.advertisement_id == self.id) else {
             return;
         };
-        self.guests.take_event(reservation, event.state(), effects, now);
+        self.guests.apply_reservation_event(reservation, event.state(), effects, now);
         self.note_guests(now);
     }
 
@@ -271,7 +276,7 @@ impl Advertising {
         now: MonotonicTime,
     ) {
         self.responder.set_full(self.hosting.open_seats() <= self.guests.seats_coming());
-        let time = ArrivalTime { arrived_us: now.as_micros(), now_us: now.as_micros() };
+        let time = ArrivalAndAnswerTime { arrived_us: now.as_micros(), now_us: now.as_micros() };
         if let Some(packet) = self.responder.handle(packet, from, time, judge) {
             effects.transmits.push_back(Transmit { to: from, packet });
         }

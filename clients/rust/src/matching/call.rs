@@ -118,7 +118,7 @@ impl CallError {
 
 impl From<&Error> for CallError {
     fn from(error: &Error) -> Self {
-        let Some(failure) = error.server_error() else {
+        let Some(failure) = error.as_server_error() else {
             let code = if matches!(error, Error::TokenUnavailable(_)) { Code::Unavailable } else { Code::Unknown };
             let reason = pb::ErrorReason::Unspecified;
             return Self { code, reason, retry_after_ms: None, message: error.to_string() };

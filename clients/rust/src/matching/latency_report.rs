@@ -12,8 +12,8 @@ const ROUND_TRIP_MS_MAX: f64 = 60_000.0;
 
 /// Measurements of all candidates of the last answer, each once.
 pub(super) fn measurements(round: &Round, memory: &SearchMemory, now: MonotonicTime) -> Vec<pb::LatencyMeasurement> {
-    let measurement = |id: &String| match known_host(round, memory, id) {
-        Some((host, finding)) => measured(id, host, finding, now),
+    let measurement = |id: &String| match current_finding(round, memory, id) {
+        Some((host, finding)) => to_measurement(id, host, finding, now),
         None => pb::LatencyMeasurement {
             advertisement_id: id.clone(),
             outcome: pb::ProbeOutcome::NotProbed.into(),
@@ -27,7 +27,7 @@ pub(super) fn measurements(round: &Round, memory: &SearchMemory, now: MonotonicT
 pub(super) fn own_order(round: &Round, memory: &SearchMemory) -> Vec<String> {
     let mut order: Vec<(f64, &String)> = Vec::new();
     for id in round.order() {
-        match known_host(round, memory, id) {
+        match current_finding(round, memory, id) {
             Some((host, ProbeFinding::Answered)) => {
                 order.push((host.prober.statistics().p50_ms.unwrap_or(f64::INFINITY), id));
             }
@@ -40,13 +40,13 @@ pub(super) fn own_order(round: &Round, memory: &SearchMemory) -> Vec<String> {
 }
 
 /// Host and its finding, where it is still true: that a host is full holds for the round in which it said so.
-fn known_host<'a>(round: &Round, memory: &'a SearchMemory, id: &str) -> Option<(&'a ProbedHost, ProbeFinding)> {
+fn current_finding<'a>(round: &Round, memory: &'a SearchMemory, id: &str) -> Option<(&'a ProbedHost, ProbeFinding)> {
     let host = memory.host(id)?;
     let finding = host.finding?;
     (finding != ProbeFinding::Full || round.probed.contains(id)).then_some((host, finding))
 }
 
-fn measured(id: &str, host: &ProbedHost, finding: ProbeFinding, now: MonotonicTime) -> pb::LatencyMeasurement {
+fn to_measurement(id: &str, host: &ProbedHost, finding: ProbeFinding, now: MonotonicTime) -> pb::LatencyMeasurement {
     let found = host.prober.statistics();
     let age_ms = host.time_since_last_answer(now).map(|age| u32::try_from(age.as_millis()).unwrap_or(u32::MAX));
     let outcome = match finding {
@@ -55,14 +55,14 @@ fn measured(id: &str, host: &ProbedHost, finding: ProbeFinding, now: MonotonicTi
         ProbeFinding::Incompatible => pb::ProbeOutcome::Incompatible,
         ProbeFinding::Full => pb::ProbeOutcome::Full,
     };
-    let statistics = statistics(&found, age_ms);
+    let statistics = to_wire_statistics(&found, age_ms);
     let round_trip_ms = statistics.p50_ms.filter(|_| finding == ProbeFinding::Answered);
     // A host may be refused by its first answer to a packet that counts in no statistics.
     let statistics = (statistics.sent > 0).then_some(statistics);
     pb::LatencyMeasurement { advertisement_id: id.to_owned(), round_trip_ms, statistics, outcome: outcome.into() }
 }
 
-fn statistics(found: &RoundTripStatistics, age_ms: Option<u32>) -> pb::RoundTripStatistics {
+fn to_wire_statistics(found: &RoundTripStatistics, age_ms: Option<u32>) -> pb::RoundTripStatistics {
     let ms = |value: Option<f64>| value.map(|ms| ms.clamp(0.0, ROUND_TRIP_MS_MAX) as f32);
     pb::RoundTripStatistics {
         sent: found.sent,

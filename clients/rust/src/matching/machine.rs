@@ -108,8 +108,8 @@ impl Matching {
             Event::SessionChanged { session, joined_reservation_ids } => {
                 self.change_hosted_session(*session, joined_reservation_ids, now);
             }
-            Event::Reservation(event) => self.on_reservation(&event, now),
-            Event::LatencyToken(token) => self.take_latency_token(token),
+            Event::Reservation(event) => self.on_reservation_event(&event, now),
+            Event::LatencyToken(token) => self.set_latency_token(token),
             Event::Cancel => self.end(EndReason::Cancelled, now),
         }
         self.run(now);
@@ -146,11 +146,11 @@ impl Matching {
     }
 
     /// Party as requests have it: with the latency token, if there is one.
-    fn party(&self) -> pb::SessionCompositionData {
+    fn party_with_latency_token(&self) -> pb::SessionCompositionData {
         with_latency_token(&self.options.party, &self.latency_token)
     }
 
-    fn take_latency_token(&mut self, token: Vec<u8>) {
+    fn set_latency_token(&mut self, token: Vec<u8>) {
         if let Stage::Advertising(advertising) = &mut self.stage {
             advertising.renew_latency_token(token.clone());
         }
@@ -218,7 +218,7 @@ impl Matching {
     fn on_answer(&mut self, answer: Answer, now: MonotonicTime) {
         match answer {
             Answer::ChooseAction(answer) => self.on_action(answer.action(), now),
-            Answer::GetConfiguration(answer) => self.on_configuration(answer.service_configuration_hash, now),
+            Answer::GetConfiguration(answer) => self.on_current_ruleset(answer.service_configuration_hash, now),
             Answer::Search(found) => self.on_found(&found, now),
             Answer::ReportLatency(report) => self.on_report(&report, now),
             Answer::Reserve(answer) => self.on_reserved(*answer, now),
@@ -232,7 +232,7 @@ impl Matching {
         let is_stale = error.reason == pb::ErrorReason::StaleConfiguration;
         match request {
             Request::UpdateAdvertisement(_) => self.on_update_failed(error, now),
-            Request::GetConfiguration(_) => self.on_configuration_failed(error, now),
+            Request::GetConfiguration(_) => self.on_current_ruleset_failed(error, now),
             _ if is_stale => self.fetch_current_ruleset(now),
             Request::ChooseAction(_) => self.on_action_failed(error, now),
             Request::Search(search) => self.on_search_failed(search.search_token.is_empty(), error, now),

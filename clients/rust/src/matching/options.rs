@@ -10,7 +10,7 @@ use crate::secret_length::debug_secret_length;
 /// Default of [`MatchingOptions::connect_timeout`].
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default of [`MatchingOptions::redraw_after`].
-const REDRAW_AFTER: Duration = Duration::from_secs(30);
+const REDRAW_ACTION_AFTER: Duration = Duration::from_secs(30);
 
 /// Party and settings of a search loop.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +43,7 @@ impl MatchingOptions {
             game_data: Vec::new(),
             hosting: None,
             connect_timeout: CONNECT_TIMEOUT,
-            redraw_after: REDRAW_AFTER,
+            redraw_after: REDRAW_ACTION_AFTER,
             give_up_after: None,
         }
     }

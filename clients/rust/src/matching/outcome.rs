@@ -11,7 +11,7 @@ use crate::secret_length::debug_secret_length;
 pub enum Outcome {
     /// Connect to this host now. Answer with [`Event::Connected`](crate::matching::Event::Connected) or
     /// [`Event::ConnectFailed`](crate::matching::Event::ConnectFailed).
-    Connect(Invitation),
+    Connect(ConnectTarget),
     /// Stop connecting: the time is over, or the player cancelled.
     AbandonConnect {
         /// The reservation.
@@ -59,7 +59,7 @@ pub enum EndReason {
 
 /// Seats in a session, and the way to it.
 #[derive(Clone, PartialEq)]
-pub struct Invitation {
+pub struct ConnectTarget {
     /// Advertisement id of the session.
     pub advertisement_id: String,
     /// Reservation id, by which the host knows the party.
@@ -74,10 +74,10 @@ pub struct Invitation {
     pub again: bool,
 }
 
-impl fmt::Debug for Invitation {
+impl fmt::Debug for ConnectTarget {
     /// Prints no connect data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Invitation")
+        f.debug_struct("ConnectTarget")
             .field("advertisement_id", &self.advertisement_id)
             .field("reservation_id", &self.reservation_id)
             .field("seats", &self.seats)

@@ -49,7 +49,7 @@ impl ProbePhase {
         }
         if effects.budget.next_at() <= now
             && let Some(host) = self.next_to_send()
-            && let Some(packet) = host.prober.send(now.as_micros())
+            && let Some(packet) = host.prober.next_packet(now.as_micros())
         {
             effects.transmits.push_back(Transmit { to: host.endpoint, packet });
             effects.budget.record_sent_packet(now);

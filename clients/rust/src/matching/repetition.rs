@@ -4,7 +4,7 @@ use crate::matching::call::{Answer, Request};
 use crate::matching::call_table::IdempotentRequest;
 
 /// Attempts of a report, after which it is dropped, and of a draw.
-const ATTEMPTS_OF_A_REPORT: u32 = 2;
+const REPORT_AND_DRAW_ATTEMPTS_MAX: u32 = 2;
 
 impl IdempotentRequest for Request {
     type Answer = Answer;
@@ -23,6 +23,6 @@ impl IdempotentRequest for Request {
     }
 
     fn attempts_max(&self) -> Option<u32> {
-        matches!(self, Request::ReportLatency(_) | Request::ChooseAction(_)).then_some(ATTEMPTS_OF_A_REPORT)
+        matches!(self, Request::ReportLatency(_) | Request::ChooseAction(_)).then_some(REPORT_AND_DRAW_ATTEMPTS_MAX)
     }
 }

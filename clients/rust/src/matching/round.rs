@@ -42,15 +42,15 @@ impl Round {
             is_second_try: false,
             must_measure: None,
         };
-        round.take_order(&found.candidates);
+        round.apply_candidates(&found.candidates);
         round
     }
 
     /// Takes the order and endpoints of an answer to a report.
     pub(super) fn apply_report_answer(&mut self, report: &pb::MatchmakingReportLatencyResponse) {
-        self.take_order(&report.candidates);
+        self.apply_candidates(&report.candidates);
         for pb::CandidateProbe { advertisement_id, probe } in &report.probes {
-            self.take_target(advertisement_id, probe.as_ref());
+            self.add_target(advertisement_id, probe.as_ref());
         }
     }
 
@@ -95,7 +95,7 @@ impl Round {
     }
 
     /// Whether a report may tell endpoints that the search did not.
-    pub(super) fn may_learn_endpoints(&self) -> bool {
+    pub(super) fn report_may_tell_endpoints(&self) -> bool {
         let probe_players = self.plan.as_ref().map(pb::LatencyPlan::probe_players);
         matches!(probe_players, Some(pb::ProbePlayers::Involved | pb::ProbePlayers::Quick))
     }
@@ -115,7 +115,7 @@ impl Round {
         self.round_trip_from_server_ms(advertisement_id).map_or(f64::INFINITY, |ms| f64::from(ms) + ESTIMATE_MARGIN_MS)
     }
 
-    fn take_order(&mut self, candidates: &[pb::Candidate]) {
+    fn apply_candidates(&mut self, candidates: &[pb::Candidate]) {
         self.order.clear();
         let mut seen = BTreeSet::new();
         for candidate in candidates.iter().take(CANDIDATES_MAX) {
@@ -124,7 +124,7 @@ impl Round {
                 continue;
             }
             self.order.push(id.clone());
-            self.take_target(id, candidate.probe.as_ref());
+            self.add_target(id, candidate.probe.as_ref());
             match candidate.round_trip_ms {
                 Some(ms) => self.round_trips_ms.insert(id.clone(), ms),
                 None => self.round_trips_ms.remove(id),
@@ -132,7 +132,7 @@ impl Round {
         }
     }
 
-    fn take_target(&mut self, advertisement_id: &str, probe: Option<&pb::ProbeEndpoint>) {
+    fn add_target(&mut self, advertisement_id: &str, probe: Option<&pb::ProbeEndpoint>) {
         if let Some(target) = probe.and_then(|probe| probe_target(advertisement_id, probe)) {
             self.targets.insert(advertisement_id.to_owned(), target);
         }

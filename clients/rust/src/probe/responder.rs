@@ -5,7 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fireteam_probe::{ArrivalTime, HostCookieKey, HostResponder, INVOLVED_BYTES_MAX, ProbeKey, Verdict, is_probe};
+use fireteam_probe::{
+    ArrivalAndAnswerTime, HostCookieKey, HostResponder, INVOLVED_BYTES_MAX, ProbeKey, Verdict, is_probe,
+};
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
@@ -13,23 +15,23 @@ use crate::pb;
 use crate::random;
 
 /// Judgement of the game on the data of an involved probe.
-type OnInvolved = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> Verdict + Send>;
+type ProberDataJudge = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> Verdict + Send>;
 
 /// Host that answers the probes of its advertisement, within limits: 20 packets a second from one network, 200 in all. Until
-/// [`Responder::advertise`] it is silent.
+/// [`Responder::set_advertisement`] it is silent.
 ///
-/// Publish [`Responder::endpoint`] with the advertisement, then pass the advertisement's id. With a socket of its own, call
+/// Publish [`Responder::probe_endpoint`] with the advertisement, then pass the advertisement's id. With a socket of its own, call
 /// [`Responder::run`]. On the game's socket, pass each packet that [`is_probe`] recognizes to [`Responder::handle`], and send the answer.
 pub struct Responder {
     key: [u8; 32],
     start: Instant,
     /// Held for one packet only, never across an await.
-    host: Mutex<JudgedHost>,
+    host: Mutex<ResponderWithJudge>,
 }
 
-struct JudgedHost {
+struct ResponderWithJudge {
     responder: HostResponder,
-    on_involved: OnInvolved,
+    on_involved: ProberDataJudge,
 }
 
 impl Default for Responder {
@@ -42,39 +44,39 @@ impl Responder {
     /// Responder with keys of its own. All involved probes fit, until [`Responder::with_prober_data_judge`] sets another judgement.
     pub fn new() -> Self {
         let responder = HostResponder::new(HostCookieKey(random::bytes()));
-        let host = JudgedHost { responder, on_involved: Box::new(|_, _| Verdict::Fits) };
+        let host = ResponderWithJudge { responder, on_involved: Box::new(|_, _| Verdict::Fits) };
         Self { key: random::bytes(), start: Instant::now(), host: Mutex::new(host) }
     }
 
     /// Sets the judgement of the game on the data of involved probes, such as build and map. It may write data of its own for the
     /// answer, as long as the client's and 18 bytes more. It is asked at most 20 times a second.
     pub fn with_prober_data_judge(self, judge: impl FnMut(&[u8], &mut Vec<u8>) -> Verdict + Send + 'static) -> Self {
-        self.host().on_involved = Box::new(judge);
+        self.lock_responder().on_involved = Box::new(judge);
         self
     }
 
     /// Endpoint to publish with the advertisement, at this UDP port of the address that the server sees. Its key is this responder's:
     /// take a new responder for each advertisement.
-    pub fn endpoint(&self, port: u16) -> pb::ProbeEndpoint {
+    pub fn probe_endpoint(&self, port: u16) -> pb::ProbeEndpoint {
         pb::ProbeEndpoint { address: Vec::new(), port: port.into(), probe_key: self.key.to_vec(), hosted: false }
     }
 
     /// Answers the probes of this advertisement from now on. Returns false if the id is not 32 hexadecimal digits.
-    pub fn advertise(&self, advertisement_id: &str) -> bool {
+    pub fn set_advertisement(&self, advertisement_id: &str) -> bool {
         let id = u128::from_str_radix(advertisement_id, 16).ok().filter(|_| advertisement_id.len() == 32);
         let (Some(id), Some(key)) = (id, ProbeKey::new(&self.key)) else { return false };
-        self.host().responder.advertise(id.to_be_bytes(), key);
+        self.lock_responder().responder.set_advertisement(id.to_be_bytes(), key);
         true
     }
 
     /// Becomes silent.
-    pub fn withdraw(&self) {
-        self.host().responder.withdraw();
+    pub fn clear_advertisement(&self) {
+        self.lock_responder().responder.clear_advertisement();
     }
 
     /// Says in answers whether the session has no open seat.
     pub fn set_full(&self, full: bool) {
-        self.host().responder.set_full(full);
+        self.lock_responder().responder.set_full(full);
     }
 
     /// Answer to a packet, to be sent to its source; `None` for packets that are not answered.
@@ -83,8 +85,8 @@ impl Responder {
             return None;
         }
         let arrived_us = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let JudgedHost { responder, on_involved } = &mut *self.host();
-        responder.handle(packet, from, ArrivalTime { arrived_us, now_us: arrived_us }, on_involved)
+        let ResponderWithJudge { responder, on_involved } = &mut *self.lock_responder();
+        responder.handle(packet, from, ArrivalAndAnswerTime { arrived_us, now_us: arrived_us }, on_involved)
     }
 
     /// Answers probes on a socket of their own until the socket fails.
@@ -104,7 +106,7 @@ impl Responder {
         }
     }
 
-    fn host(&self) -> MutexGuard<'_, JudgedHost> {
+    fn lock_responder(&self) -> MutexGuard<'_, ResponderWithJudge> {
         // A panic of the game's judgement leaves the limits as they were.
         self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -24,14 +24,14 @@ pub enum QueueEvent {
     WatchEnded(Option<CallError>),
     /// Time has passed.
     Timeout,
-    /// Reply of the players to [`QueueOutcome::ReadyCheck`].
+    /// Reply of the players to [`QueueGameNotification::ReadyCheck`].
     Respond {
         /// Match id of the ready check.
         match_id: String,
         /// Whether they accept.
         accept: bool,
     },
-    /// The game has connected, after [`QueueOutcome::Connect`].
+    /// The game has connected, after [`QueueGameNotification::Connect`].
     Connected,
     /// The game could not connect.
     ConnectFailed,
@@ -43,7 +43,7 @@ pub enum QueueEvent {
 
 /// Request to the game, or news for it.
 #[derive(Clone, PartialEq)]
-pub enum QueueOutcome {
+pub enum QueueGameNotification {
     /// Status of the ticket, each time that the server tells one.
     Status(Box<pb::TicketStatus>),
     /// Ask the players whether they accept this match, before its deadline. Answer with [`QueueEvent::Respond`].
@@ -55,14 +55,14 @@ pub enum QueueOutcome {
     Ended(QueueEnd),
 }
 
-impl fmt::Debug for QueueOutcome {
+impl fmt::Debug for QueueGameNotification {
     /// Messages of the protocol hide tokens, credentials and connect data themselves.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            QueueOutcome::Status(status) => f.debug_tuple("Status").field(status).finish(),
-            QueueOutcome::ReadyCheck(found) => f.debug_tuple("ReadyCheck").field(found).finish(),
-            QueueOutcome::Connect(found) => f.debug_tuple("Connect").field(found).finish(),
-            QueueOutcome::Ended(end) => f.debug_tuple("Ended").field(end).finish(),
+            QueueGameNotification::Status(status) => f.debug_tuple("Status").field(status).finish(),
+            QueueGameNotification::ReadyCheck(found) => f.debug_tuple("ReadyCheck").field(found).finish(),
+            QueueGameNotification::Connect(found) => f.debug_tuple("Connect").field(found).finish(),
+            QueueGameNotification::Ended(end) => f.debug_tuple("Ended").field(end).finish(),
         }
     }
 }

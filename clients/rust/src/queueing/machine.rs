@@ -11,7 +11,7 @@ use crate::matching::call_table::{CallTable, SettledCall};
 use crate::matching::{CallError, CallId, MonotonicTime};
 use crate::pb;
 use crate::queueing::call::{QueueAnswer, QueueCall, QueueRequest};
-use crate::queueing::event::{QueueEnd, QueueEvent, QueueOutcome, QueueingState};
+use crate::queueing::event::{QueueEnd, QueueEvent, QueueGameNotification, QueueingState};
 use crate::queueing::saved::SavedTicket;
 use crate::retry::RetryPolicy;
 
@@ -29,7 +29,7 @@ const TRANSITIONS_MAX: usize = 16;
 pub struct Queueing {
     saved: SavedTicket,
     calls: CallTable<QueueRequest>,
-    outcomes: VecDeque<QueueOutcome>,
+    outcomes: VecDeque<QueueGameNotification>,
     rng: StdRng,
     state: State,
     watch: Watch,
@@ -151,15 +151,15 @@ impl Queueing {
             QueueEvent::Answer { id, result } => {
                 let jitter = self.rng.random();
                 match self.calls.settle(id, result, self.now, jitter) {
-                    Ok(Some(call)) => self.on_settled(call),
+                    Ok(Some(call)) => self.on_call_settled(call),
                     Ok(None) => {}
-                    Err(late_answer) => self.on_late(late_answer),
+                    Err(late_answer) => self.on_late_answer(late_answer),
                 }
             }
             QueueEvent::Status(status) => self.on_status(*status),
             QueueEvent::WatchEnded(error) => self.on_watch_ended(error),
             QueueEvent::Timeout => {}
-            QueueEvent::Respond { match_id, accept } => self.respond(match_id, accept),
+            QueueEvent::Respond { match_id, accept } => self.respond_to_ready_check(match_id, accept),
             QueueEvent::Connected => self.on_connected(true),
             QueueEvent::ConnectFailed => self.on_connected(false),
             QueueEvent::Report(team_ranks) => self.report_result(team_ranks),
@@ -187,7 +187,7 @@ impl Queueing {
     }
 
     /// Request to the game, or news for it; `None` if there is none.
-    pub fn poll_outcome(&mut self) -> Option<QueueOutcome> {
+    pub fn poll_outcome(&mut self) -> Option<QueueGameNotification> {
         self.outcomes.pop_front()
     }
 
@@ -225,13 +225,13 @@ impl Queueing {
     fn step(&mut self) -> bool {
         let jitter = self.rng.random();
         if let Some(call) = self.calls.handle_due_attempts(self.now, jitter) {
-            self.on_settled(call);
+            self.on_call_settled(call);
             return true;
         }
         match (&self.state, &self.watch) {
             (State::Ending { until, .. }, _) if *until <= self.now || self.calls.is_empty() => {
                 if let State::Ending { end, .. } = std::mem::replace(&mut self.state, State::Ended) {
-                    self.outcomes.push_back(QueueOutcome::Ended(end));
+                    self.outcomes.push_back(QueueGameNotification::Ended(end));
                 }
                 true
             }
@@ -251,12 +251,12 @@ impl Queueing {
         }
     }
 
-    fn on_settled(&mut self, call: SettledCall<QueueRequest>) {
+    fn on_call_settled(&mut self, call: SettledCall<QueueRequest>) {
         let SettledCall { id, request, result } = call;
         let is_entering = self.state == State::Entering { call: id };
         match (request, result) {
             (QueueRequest::Enter(_), Ok(QueueAnswer::Enter(entered))) if is_entering => self.on_entered(*entered),
-            (QueueRequest::Enter(_), Err(error)) if is_entering => self.end(QueueEnd::Failed(error)),
+            (QueueRequest::Enter(_), Err(error)) if is_entering => self.start_ending(QueueEnd::Failed(error)),
             (QueueRequest::Respond(_), Ok(QueueAnswer::Respond(response))) => {
                 response.status.into_iter().for_each(|status| self.on_status(status));
             }
@@ -264,14 +264,16 @@ impl Queueing {
                 self.report = None;
                 self.end_if_over();
             }
-            (_, Ok(answer)) => self.on_late(answer),
+            (_, Ok(answer)) => self.on_late_answer(answer),
             // A reply that comes too late or a ticket that is gone: the watch tells what became of it.
             (_, Err(_)) => {}
         }
     }
 
     fn on_entered(&mut self, entered: pb::QueueEnterResponse) {
-        let Some(status) = entered.status else { return self.end(QueueEnd::Failed(CallError::wrong_answer())) };
+        let Some(status) = entered.status else {
+            return self.start_ending(QueueEnd::Failed(CallError::wrong_answer()));
+        };
         self.saved.ticket.ticket_id.clone_from(&status.ticket_id);
         self.saved.ticket.ticket_token = entered.ticket_token;
         self.saved.expires_in_ms = entered.expires_in_ms;
@@ -281,7 +283,7 @@ impl Queueing {
     }
 
     /// A ticket that was entered after the end is left.
-    fn on_late(&mut self, answer: QueueAnswer) {
+    fn on_late_answer(&mut self, answer: QueueAnswer) {
         if let QueueAnswer::Enter(entered) = answer
             && let Some(status) = entered.status
             && status.ticket_id != self.saved.ticket.ticket_id
@@ -303,11 +305,11 @@ impl Queueing {
             self.saved.ticket.resume_token.clone_from(&status.resume_token);
         }
         self.status = Some(status.clone());
-        self.outcomes.push_back(QueueOutcome::Status(Box::new(status.clone())));
+        self.outcomes.push_back(QueueGameNotification::Status(Box::new(status.clone())));
         match (status.state(), status.found_match) {
             (pb::TicketState::Proposed, Some(found)) if found.match_id != self.asked_match_id => {
                 self.asked_match_id.clone_from(&found.match_id);
-                self.outcomes.push_back(QueueOutcome::ReadyCheck(Box::new(found)));
+                self.outcomes.push_back(QueueGameNotification::ReadyCheck(Box::new(found)));
             }
             (pb::TicketState::Matched, Some(_)) if self.state == State::Watching => self.connect(),
             (pb::TicketState::Waiting | pb::TicketState::Paused, _) => {
@@ -325,17 +327,17 @@ impl Queueing {
         }
         if let Some(error) = error.as_ref() {
             if error.reason == pb::ErrorReason::TicketNotFound {
-                return self.end(QueueEnd::Lost);
+                return self.start_ending(QueueEnd::Lost);
             }
             if error.is_final() {
-                return self.end(QueueEnd::Failed(error.clone()));
+                return self.start_ending(QueueEnd::Failed(error.clone()));
             }
         }
         // A match that is played goes on without a watch; a ticket that waits does not.
         let is_played = matches!(self.state, State::Connecting { .. } | State::Playing);
         let unheard = self.now.since(self.heard_at);
         if !is_played && self.ttl() <= unheard {
-            return self.end(QueueEnd::Lost);
+            return self.start_ending(QueueEnd::Lost);
         }
         let policy = RetryPolicy { max_attempts: u32::MAX, ..RetryPolicy::default() };
         let retry_after = error.and_then(|error| error.retry_after_ms).map(Duration::from_millis);
@@ -347,7 +349,7 @@ impl Queueing {
         self.watch = Watch::Backoff { until: if is_played { until } else { until.min(expires_at) } };
     }
 
-    fn respond(&mut self, match_id: String, accept: bool) {
+    fn respond_to_ready_check(&mut self, match_id: String, accept: bool) {
         let is_asked = self.status.as_ref().is_some_and(|status| {
             status.state() == pb::TicketState::Proposed
                 && status.found_match.as_ref().is_some_and(|found| found.match_id == match_id)
@@ -364,7 +366,7 @@ impl Queueing {
         if let Some(found) = self.status.as_ref().and_then(|status| status.found_match.clone()) {
             self.connect_attempts += 1;
             self.state = State::Connecting { again_at: None };
-            self.outcomes.push_back(QueueOutcome::Connect(Box::new(found)));
+            self.outcomes.push_back(QueueGameNotification::Connect(Box::new(found)));
         }
     }
 
@@ -403,7 +405,7 @@ impl Queueing {
         let awaits_reports = reports.is_some_and(|reports| reports.state() == pb::ReportState::Waiting);
         if !awaits_reports && self.report.is_none() {
             let reason = status.end_reason();
-            self.end(QueueEnd::Ticket(reason));
+            self.start_ending(QueueEnd::Ticket(reason));
         }
     }
 
@@ -416,7 +418,7 @@ impl Queueing {
             let pb::TicketReference { ticket_id, ticket_token, .. } = self.saved.ticket.clone();
             self.call_leave(ticket_id, ticket_token);
         }
-        self.end(end);
+        self.start_ending(end);
     }
 
     fn call_leave(&mut self, ticket_id: String, ticket_token: Vec<u8>) {
@@ -425,7 +427,7 @@ impl Queueing {
     }
 
     /// Ends when the calls underway are over: an enter whose answer says what to leave, and the leave itself.
-    fn end(&mut self, end: QueueEnd) {
+    fn start_ending(&mut self, end: QueueEnd) {
         self.watch = Watch::Closed;
         self.calls.forget_unwanted(|_, request| matches!(request, QueueRequest::Respond(_)));
         self.state = State::Ending { end, until: self.now + ENDING_TIME };

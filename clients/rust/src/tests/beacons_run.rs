@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::net::UdpSocket;
 
-use crate::matching::{EndReason, HostedSession, Invitation, MatchingOptions, Outcome};
+use crate::matching::{ConnectTarget, EndReason, HostedSession, MatchingOptions, Outcome};
 use crate::matching_run::{MatchingGame, MatchingHandle, RunEnd};
 use crate::pb;
 
@@ -22,11 +22,11 @@ struct Game {
 }
 
 impl MatchingGame for Game {
-    async fn connect(&self, _: Invitation) -> bool {
+    async fn connect(&self, _: ConnectTarget) -> bool {
         true
     }
 
-    fn notice(&self, outcome: &Outcome) {
+    fn notify(&self, outcome: &Outcome) {
         if let (Outcome::Advertised(_), Some(handle)) = (outcome, self.cancels.clone()) {
             tokio::spawn(async move { handle.cancel().await });
         }
@@ -62,7 +62,7 @@ async fn beacons_run_measures_once() {
 async fn beacons_run_gives_its_token_to_a_search_loop() {
     let beacon = ScriptedBeacon::start(false).await;
     let (script, client) = ServerScript::default().start_with(Some(beacon)).await;
-    let mut run = client.matching_run(7, party()).measure_beacons();
+    let mut run = client.matching_run(7, party()).with_beacon_measurement();
     assert_eq!(in_time(run.run(&socket().await, &Game::default())).await, RunEnd::Joined);
     let searches = script.searches.lock().unwrap();
     let tokens: Vec<_> = searches.iter().map(|it| &*it.session_composition.as_ref().unwrap().latency_token).collect();
@@ -81,7 +81,7 @@ async fn beacons_run_gives_its_token_to_an_advertisement() {
     let hosting = Some(HostedSession { session, ..Default::default() });
     let mut run = client
         .matching_run_with_options(MatchingOptions { hosting, ..MatchingOptions::new(7, party()) })
-        .measure_beacons();
+        .with_beacon_measurement();
     let game = Game { cancels: Some(run.handle()) };
     assert_eq!(in_time(run.run(&socket().await, &game)).await, RunEnd::Ended(EndReason::Cancelled));
     let updates = script.updates.lock().unwrap();
@@ -94,7 +94,7 @@ async fn beacons_run_holds_no_loop_up() {
     let silent = ScriptedBeacon::start(true).await;
     for beacon in [None, Some(silent)] {
         let (script, client) = ServerScript::default().start_with(beacon).await;
-        let mut run = client.matching_run(7, party()).measure_beacons();
+        let mut run = client.matching_run(7, party()).with_beacon_measurement();
         assert_eq!(in_time(run.run(&socket().await, &Game::default())).await, RunEnd::Joined);
         let searches = script.searches.lock().unwrap();
         assert_eq!(searches[0].session_composition.as_ref().unwrap().latency_token, b"");
@@ -106,7 +106,7 @@ async fn beacons_run_holds_no_loop_up() {
 async fn beacons_run_can_be_cancelled_before_the_first_search() {
     let silent = ScriptedBeacon::start(true).await;
     let (script, client) = ServerScript::default().start_with(Some(silent)).await;
-    let mut run = client.matching_run(7, party()).measure_beacons();
+    let mut run = client.matching_run(7, party()).with_beacon_measurement();
     run.handle().cancel().await;
     assert_eq!(in_time(run.run(&socket().await, &Game::default())).await, RunEnd::Ended(EndReason::Cancelled));
     assert_eq!(script.searches.lock().unwrap().len(), 0);

@@ -51,7 +51,7 @@ async fn retry_of_a_create_keeps_its_idempotency_key() {
     assert!(keys[0].len() >= 16);
 
     script.failures.lock().unwrap().push(Status::unavailable(""));
-    let reservation = client.search_session(7, party()).reserve("ad").await.unwrap();
+    let reservation = client.new_search(7, party()).reserve("ad").await.unwrap();
     let reserves = script.reserves.lock().unwrap().clone();
     assert_eq!(reserves.len(), 2);
     assert!(!reserves[0].idempotency_key.is_empty());
@@ -133,7 +133,7 @@ async fn retry_follows_a_connection_lost_during_the_call() {
 #[tokio::test]
 async fn search_session_sends_the_latest_search_token() {
     let (script, client) = ServerScript::default().start().await;
-    let mut search_session = client.search_session(7, party());
+    let mut search_session = client.new_search(7, party());
     search_session.search().await.unwrap();
     search_session.exclude("gone");
     search_session.search().await.unwrap();
@@ -172,7 +172,7 @@ async fn heartbeat_of_an_unknown_advertisement_publishes_it_again() {
 async fn update_sends_joined_reservations_once() {
     let (script, client) = ServerScript::default().start().await;
     let mut advertisement = client.advertise(publish_request()).await.unwrap();
-    advertisement.confirm(vec!["seat".into()]).await.unwrap();
+    advertisement.confirm_reservations(vec!["seat".into()]).await.unwrap();
     let request =
         pb::MatchmakingUpdateAdvertisementRequest { joined_reservation_ids: vec!["seat".into()], ..publish_request() };
     advertisement.replace_published(request).await.unwrap();
@@ -206,8 +206,8 @@ async fn token_is_replaced_when_the_server_rejects_it() {
     let (script, client) =
         script_with_failures(vec![Status::unauthenticated(""), Status::unavailable("")]).start().await;
     let client = client.with_retry_policy(FAST_RETRIES).with_token_source(numbered_tokens(None));
-    client.search_session(7, party()).search().await.unwrap();
-    client.search_session(7, party()).search().await.unwrap();
+    client.new_search(7, party()).search().await.unwrap();
+    client.new_search(7, party()).search().await.unwrap();
     assert_eq!(
         authorization_headers(&script),
         ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2"],
@@ -215,7 +215,7 @@ async fn token_is_replaced_when_the_server_rejects_it() {
     );
 
     script.failures.lock().unwrap().extend([Status::unauthenticated(""), Status::unauthenticated("")]);
-    let error = client.search_session(7, party()).search().await.unwrap_err();
+    let error = client.new_search(7, party()).search().await.unwrap_err();
     assert_eq!(error.code(), Some(Code::Unauthenticated), "a second rejection is final");
 }
 
@@ -224,7 +224,7 @@ async fn token_is_replaced_before_it_expires() {
     let (script, client) = script_with_failures(Vec::new()).start().await;
     let client = client.with_token_source(numbered_tokens(Some(Duration::ZERO)));
     for _ in 0..2 {
-        client.search_session(7, party()).search().await.unwrap();
+        client.new_search(7, party()).search().await.unwrap();
     }
     assert_eq!(authorization_headers(&script), ["Bearer t1", "Bearer t2"]);
 }
@@ -234,11 +234,11 @@ async fn token_that_is_fixed_is_never_replaced_or_printed() {
     let (script, client) = script_with_failures(vec![Status::unauthenticated("")]).start().await;
     let client = client.with_token_source(TokenSource::fixed("secret").unwrap());
     assert!(!format!("{client:?}").contains("secret"));
-    assert_eq!(client.search_session(7, party()).search().await.unwrap_err().code(), Some(Code::Unauthenticated));
+    assert_eq!(client.new_search(7, party()).search().await.unwrap_err().code(), Some(Code::Unauthenticated));
     assert_eq!(authorization_headers(&script), ["Bearer secret"]);
     assert!(matches!(TokenSource::fixed("no\ngood"), Err(Error::InvalidMetadata(_))));
 
     let failing = client.with_token_source(TokenSource::from_fn(|| async { Err("no user is logged in".to_owned()) }));
-    let error = failing.search_session(7, party()).search().await.unwrap_err();
+    let error = failing.new_search(7, party()).search().await.unwrap_err();
     assert_eq!(error.to_string(), "no token available: no user is logged in");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::UdpSocket;
 
-use crate::matching::{EndReason, HostedSession, Invitation, MatchingOptions, MatchingState, Outcome};
+use crate::matching::{ConnectTarget, EndReason, HostedSession, MatchingOptions, MatchingState, Outcome};
 use crate::matching_run::{MatchingGame, RunEnd};
 use crate::pb;
 use crate::probe::{HostProber, ProbeKey, ProbeTarget, Responder, Verdict};
@@ -20,7 +20,7 @@ const TEST_TIME: Duration = Duration::from_secs(30);
 /// Game that connects, and keeps what it hears.
 #[derive(Debug, Default)]
 struct Game {
-    invitations: Mutex<Vec<Invitation>>,
+    invitations: Mutex<Vec<ConnectTarget>>,
     news: Mutex<Vec<Outcome>>,
     received: Mutex<Vec<Vec<u8>>>,
     /// Never connects.
@@ -28,7 +28,7 @@ struct Game {
 }
 
 impl MatchingGame for Game {
-    async fn connect(&self, invitation: Invitation) -> bool {
+    async fn connect(&self, invitation: ConnectTarget) -> bool {
         self.invitations.lock().unwrap().push(invitation);
         if self.hangs {
             std::future::pending::<()>().await;
@@ -36,11 +36,11 @@ impl MatchingGame for Game {
         true
     }
 
-    fn notice(&self, outcome: &Outcome) {
+    fn notify(&self, outcome: &Outcome) {
         self.news.lock().unwrap().push(outcome.clone());
     }
 
-    fn receive(&self, packet: &[u8], _: SocketAddr) {
+    fn receive_datagram(&self, packet: &[u8], _: SocketAddr) {
         self.received.lock().unwrap().push(packet.to_vec());
     }
 }
@@ -60,11 +60,11 @@ async fn candidate(id: &str, verdict: Option<Verdict>) -> pb::Candidate {
         answer.extend(b"map");
         if data == b"build 7" { verdict.unwrap_or(Verdict::Fits) } else { Verdict::Incompatible }
     });
-    assert!(responder.advertise(id) && !responder.advertise("no id"));
+    assert!(responder.set_advertisement(id) && !responder.set_advertisement("no id"));
     let probe = pb::ProbeEndpoint {
         address: vec![127, 0, 0, 1],
         hosted: true,
-        ..responder.endpoint(socket.local_addr().unwrap().port())
+        ..responder.probe_endpoint(socket.local_addr().unwrap().port())
     };
     tokio::spawn(async move {
         match verdict {
@@ -162,7 +162,7 @@ async fn matching_run_of_a_host_answers_probes_and_deletes_its_advertisement() {
     let (key, endpoint) = (ProbeKey::new(&probe.probe_key).unwrap(), SocketAddr::from(([127, 0, 0, 1], port)));
     let target = ProbeTarget { endpoint, key, advertisement: [1, 2, 3, 4, 5, 6, 7, 8] };
     let (mut prober, searcher) = (HostProber::new(target, [7; 8], 25.0), self::socket().await);
-    searcher.send_to(&prober.send(0).unwrap(), endpoint).await.unwrap();
+    searcher.send_to(&prober.next_packet(0).unwrap(), endpoint).await.unwrap();
     let mut answer = [0; 64];
     let (length, from) = tokio::time::timeout(TEST_TIME, searcher.recv_from(&mut answer)).await.unwrap().unwrap();
     assert!(prober.handle(&answer[..length], from, 1_000), "the host answers");

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::pb;
 use crate::pb::latency_service_server::LatencyServiceServer;
 use crate::pb::queue_service_server::{QueueService, QueueServiceServer};
-use crate::queueing::{QueueEnd, QueueOutcome};
+use crate::queueing::{QueueEnd, QueueGameNotification};
 use crate::queueing_run::QueueGame;
 
 use super::scripted_beacon::{LATENCY_TOKEN, ScriptedBeacon};
@@ -128,11 +128,11 @@ async fn start_queue(beacon: Arc<ScriptedBeacon>) -> (Arc<ScriptedQueue>, Client
 /// Players who accept and connect. Once connected, the server says that the match was played.
 struct Players {
     queue: Arc<ScriptedQueue>,
-    news: Mutex<Vec<QueueOutcome>>,
+    news: Mutex<Vec<QueueGameNotification>>,
 }
 
 impl QueueGame for Players {
-    async fn ready(&self, found: pb::MatchStatus) -> bool {
+    async fn answer_ready_check(&self, found: pb::MatchStatus) -> bool {
         found.match_id == "match"
     }
 
@@ -145,7 +145,7 @@ impl QueueGame for Players {
         true
     }
 
-    fn notice(&self, outcome: &QueueOutcome) {
+    fn notify(&self, outcome: &QueueGameNotification) {
         self.news.lock().unwrap().push(outcome.clone());
     }
 }
@@ -158,7 +158,7 @@ async fn queueing_run_plays_a_match_through_an_outage() {
     let game = Players { queue: queue.clone(), news: Mutex::default() };
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let request = pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() };
-    let mut run = client.queueing_run(request).measure_beacons(socket);
+    let mut run = client.queueing_run(request).with_beacon_measurement(socket);
     let mut saved = Vec::new();
     let end = tokio::time::timeout(TEST_TIME, run.run(&game, |bytes| saved.push(bytes.to_vec()))).await.unwrap();
     assert_eq!(end, QueueEnd::Ticket(pb::TicketEndReason::Played));
@@ -167,11 +167,11 @@ async fn queueing_run_plays_a_match_through_an_outage() {
     assert_eq!(session.unwrap().latency_token, LATENCY_TOKEN);
     let respond = queue.responds.lock().unwrap()[0].clone();
     assert_eq!((respond.accept, respond.ticket_token.as_slice()), (true, b"mine".as_slice()));
-    assert_eq!(game.news.lock().unwrap().last(), Some(&QueueOutcome::Ended(end)));
+    assert_eq!(game.news.lock().unwrap().last(), Some(&QueueGameNotification::Ended(end)));
 
     // The first saved bytes are those of the waiting ticket: another process goes on with them, without another enter.
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let mut restored = client.restored_queueing_run(&saved[0]).unwrap().measure_beacons(socket);
+    let mut restored = client.restored_queueing_run(&saved[0]).unwrap().with_beacon_measurement(socket);
     let handle = restored.handle();
     handle.cancel().await;
     let end = tokio::time::timeout(TEST_TIME, restored.run(&game, |_| ())).await.unwrap();

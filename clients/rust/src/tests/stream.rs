@@ -83,7 +83,7 @@ async fn stream_request_error_fails_one_request_only() {
     let error = bad.unwrap_err();
     assert_eq!(error.code(), Some(Code::InvalidArgument));
     assert_eq!(error.fields()[0].field, "search_request.session_composition.party_size_composition");
-    assert_eq!(error.server_error().unwrap().reason.as_deref(), Some("INVALID_REQUEST"));
+    assert_eq!(error.as_server_error().unwrap().reason.as_deref(), Some("INVALID_REQUEST"));
     assert_eq!(good.unwrap().evaluated, 1);
 }
 

@@ -136,7 +136,7 @@ fn all_refusals(
         let measured_and_limit = match filter.rule {
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 let limit = |side: &WaitingSession<'_>| side.limit_of(&ruleset.expansions[expansion]);
-                let measured = pair.limited_value(measure);
+                let measured = pair.measure_for_search_limit(measure);
                 measured.map(|measured| match side {
                     RefusingSide::Searcher => (measured, limit(&one)),
                     RefusingSide::Advertiser => (measured * reciprocal_percent / 100.0, limit(&other)),

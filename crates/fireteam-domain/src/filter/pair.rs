@@ -12,7 +12,7 @@ use crate::latency::round_trip_estimate::{
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::probe_result::MeasuredOrPredictedRoundTrip;
-use crate::ruleset::probing::LatencySource;
+use crate::ruleset::probing::LatencyEstimatePolicy;
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterListSource, Ruleset};
 use crate::session::RegionLatency;
 use crate::wish::Wish;
@@ -62,7 +62,7 @@ impl WaitingSession<'_> {
 }
 
 /// Like `filter::admit_queue_parties`, for the one hard filter at `filter_index` in `Ruleset::hard_filters`.
-pub fn admit_queue_parties_by_filter(
+pub fn admit_queue_parties_by_one_filter(
     ruleset: &Ruleset,
     filter_index: usize,
     one: &WaitingSession<'_>,
@@ -78,7 +78,9 @@ pub fn admit_queue_parties_by_filter(
         counted: None,
     };
     if let HardRule::Within { measure, expansion, reciprocal_percent } = filter.rule {
-        return pair.evaluate_within_mutually(filter.missing, measure, expansion, reciprocal_percent).map_err(refusal);
+        return pair
+            .evaluate_within_for_queue_parties(filter.missing, measure, expansion, reciprocal_percent)
+            .map_err(refusal);
     }
     pair.evaluate_filter(filter).map_err(refusal)?;
     let reversed = SearcherCandidatePair { searcher: *other, candidate: *one, ..pair };
@@ -119,13 +121,13 @@ pub fn measure_for_limit(
     other: &SessionView<'_>,
 ) -> Option<f64> {
     if measure == Measure::Latency && ruleset.probing.is_cautious {
-        return estimate_between(ruleset, one, other).map(|estimate| estimate.high_ms());
+        return estimate_round_trip_between(ruleset, one, other).map(|estimate| estimate.high_ms());
     }
     measure_between(ruleset, measure, one, other, None)
 }
 
 /// Estimated round trip between two sessions, with its source; `None` if it is unknown.
-pub fn estimate_between(
+pub fn estimate_round_trip_between(
     ruleset: &Ruleset,
     one: &SessionView<'_>,
     other: &SessionView<'_>,
@@ -147,14 +149,14 @@ pub(super) struct SearcherCandidatePair<'a> {
 
 impl SearcherCandidatePair<'_> {
     /// Value of a measure that a limit of a search is compared with; `None` if it is missing.
-    pub(super) fn limited_value(&self, measure: Measure) -> Option<f64> {
+    pub(super) fn measure_for_search_limit(&self, measure: Measure) -> Option<f64> {
         let probing = &self.ruleset.probing;
         match (measure, self.counted) {
             (Measure::Latency, Some(MeasuredOrPredictedRoundTrip::Predicted(predicted))) if probing.is_cautious => {
                 Some(predicted.high_ms)
             }
             // Estimates do not pass.
-            (Measure::Latency, None) if probing.source == LatencySource::Measured => None,
+            (Measure::Latency, None) if probing.source == LatencyEstimatePolicy::Measured => None,
             _ => measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.counted),
         }
     }
@@ -181,7 +183,7 @@ impl SearcherCandidatePair<'_> {
             ),
             HardRule::Overlap { attribute, .. } => self.evaluate_both_values(filter, *attribute, lists_overlap),
             HardRule::Compatible { attribute, pairs } => {
-                self.evaluate_both_values(filter, *attribute, |one, other| is_compatible_pair(pairs, one, other))
+                self.evaluate_both_values(filter, *attribute, |one, other| is_compatible_value_pair(pairs, one, other))
             }
             HardRule::In { attribute, list, mutual } => {
                 let (searcher, candidate) =
@@ -218,7 +220,7 @@ impl SearcherCandidatePair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let Some(measured) = self.limited_value(measure) else {
+        let Some(measured) = self.measure_for_search_limit(measure) else {
             return missing_value_verdict(missing);
         };
         let expansion = &self.ruleset.expansions[expansion];
@@ -232,7 +234,7 @@ impl SearcherCandidatePair<'_> {
     }
 
     /// Like `evaluate_within`, for two queue parties: the wider limit must cover the measure.
-    fn evaluate_within_mutually(
+    fn evaluate_within_for_queue_parties(
         &self,
         missing: HardMissingPolicy,
         measure: Measure,
@@ -309,7 +311,7 @@ fn lists_overlap(one: &AttributeValue, other: &AttributeValue) -> bool {
     one.iter().any(|string| other.binary_search(string).is_ok())
 }
 
-fn is_compatible_pair(pairs: &[(i32, i32)], one: &AttributeValue, other: &AttributeValue) -> bool {
+fn is_compatible_value_pair(pairs: &[(i32, i32)], one: &AttributeValue, other: &AttributeValue) -> bool {
     let (AttributeValue::Number(one), AttributeValue::Number(other)) = (one, other) else { return false };
     let (low, high) = if one <= other { (one, other) } else { (other, one) };
     pairs.iter().any(|&(pair_low, pair_high)| f64::from(pair_low) == *low && f64::from(pair_high) == *high)

@@ -2,7 +2,7 @@
 
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::{CompletedVector, complete_published};
-use crate::latency::prediction::{PlacePrecision, Prediction, predict};
+use crate::latency::prediction::{PairPrecision, Prediction, predict};
 use crate::probe_result::PredictedRoundTrip;
 use crate::ruleset::Ruleset;
 use crate::session::Session;
@@ -10,7 +10,7 @@ use crate::time::UnixMs;
 
 /// Predictor of a searching party.
 #[derive(Clone, Copy, Debug)]
-pub struct SearchPredictor<'a> {
+pub struct RoundTripPredictor<'a> {
     /// Live beacons.
     pub fleet: &'a BeaconFleet,
     /// The party's own exact floors, completed with `fleet` from its 1 degree cell.
@@ -19,7 +19,7 @@ pub struct SearchPredictor<'a> {
     pub now: UnixMs,
 }
 
-impl SearchPredictor<'_> {
+impl RoundTripPredictor<'_> {
     /// Predicts the round trip to an advertised session, with all quantities. `completed` is its vector if it was completed before.
     /// `None` if the vector is missing, old, not trusted by the ruleset, or has too few floors to live beacons.
     pub fn predict(
@@ -28,16 +28,17 @@ impl SearchPredictor<'_> {
         session: &Session,
         completed: Option<&CompletedVector>,
     ) -> Option<Prediction> {
-        let vector = session.published_vector().filter(|vector| vector.counts_at(self.now, ruleset.probing.trust))?;
-        let predict_to = |other| predict(self.fleet, self.own, other, PlacePrecision::Search).ok();
-        match completed.filter(|completed| completed.is_exactly_of(self.fleet)) {
+        let vector =
+            session.published_beacon_vector().filter(|vector| vector.is_usable_at(self.now, ruleset.probing.trust))?;
+        let predict_to = |other| predict(self.fleet, self.own, other, PairPrecision::Search).ok();
+        match completed.filter(|completed| completed.was_completed_with_round_trips_of(self.fleet)) {
             Some(completed) => predict_to(completed),
             None => predict_to(&complete_published(self.fleet, session.locality, vector).ok()?),
         }
     }
 
     /// Predicted round trip, as filters and scores use it.
-    pub(super) fn round_trip(
+    pub(super) fn predict_round_trip(
         &self,
         ruleset: &Ruleset,
         session: &Session,

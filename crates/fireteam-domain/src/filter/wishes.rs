@@ -39,9 +39,11 @@ pub fn refusals_by_wishes<'a>(
                 WishSubject::Attribute(index) => {
                     wish.accepts_at(wishing.waited_ms, wished.session.attribute_values.get(index))
                 }
-                WishSubject::Latency => {
-                    accepts_round_trip(wish, wishing.waited_ms, round_trip_ms(ruleset, wishing, wished, counted))
-                }
+                WishSubject::Latency => accepts_round_trip(
+                    wish,
+                    wishing.waited_ms,
+                    disclosed_round_trip_ms(ruleset, wishing, wished, counted),
+                ),
             };
             (!is_met).then(|| Refusal::HardFilter { filter_index: ruleset.filter_index_of_wish(subject), side })
         })
@@ -49,7 +51,7 @@ pub fn refusals_by_wishes<'a>(
 }
 
 /// Round trip between two sessions as answers tell it: as measured, or rounded, so that wishes locate no one.
-fn round_trip_ms(
+fn disclosed_round_trip_ms(
     ruleset: &Ruleset,
     one: &WaitingSession<'_>,
     other: &WaitingSession<'_>,

@@ -2,7 +2,7 @@
 //! once per block, and only if a rule or a term needs them.
 
 use crate::index::column_block::{BLOCK_LEN_MAX, ColumnBlock};
-use crate::index::plan::{DistanceBound, PredictionColumns};
+use crate::index::plan::{DistanceBound, PredictionBound};
 use crate::index::prediction_bound::BoundPlane;
 
 /// Lower bounds of one distance, for each row or leaf of a block.
@@ -53,14 +53,14 @@ fn compute_bounds<B: ColumnBlock>(
 ) {
     match *distance_bound {
         DistanceBound::NumberDifference { column, searcher_value, rounding_error } => {
-            interval_distance(block, column, searcher_value, lower, may_be_missing);
+            compute_number_difference_bounds(block, column, searcher_value, lower, may_be_missing);
             for bound in lower {
                 let reduced = *bound - rounding_error;
                 *bound = if reduced < 0.0 { 0.0 } else { reduced };
             }
         }
         DistanceBound::Chord { x_column, searcher_position } => {
-            chord_distance(block, x_column, searcher_position, lower, may_be_missing)
+            compute_chord_bounds(block, x_column, searcher_position, lower, may_be_missing)
         }
         DistanceBound::RoundTrip {
             x_column,
@@ -75,11 +75,11 @@ fn compute_bounds<B: ColumnBlock>(
                 lower.fill(f32::INFINITY);
                 may_be_missing.fill(1);
             } else {
-                chord_distance(block, x_column, searcher_position, lower, may_be_missing);
+                compute_chord_bounds(block, x_column, searcher_position, lower, may_be_missing);
                 // Infinity must stay infinite, even with a slope of 0.
                 let round_trip =
                     |miles: f32| if miles < f32::INFINITY { intercept_ms + ms_per_mile * miles } else { miles };
-                if let Some(PredictionColumns { vector_column, planes }) = prediction {
+                if let Some(PredictionBound { vector_column, planes }) = prediction {
                     let excesses = block.lower_values(vector_column).iter().zip(block.lower_values(vector_column + 1));
                     for (bound, (&near_ms, &light_ms)) in lower.iter_mut().zip(excesses) {
                         // Not less than the estimate by distance, which counts for vectors that have expired.
@@ -131,7 +131,7 @@ pub(super) fn fast_max(one: f32, other: f32) -> f32 {
 
 /// Distance of `searcher_value` from the column's value or bounds.
 #[inline(always)]
-fn interval_distance<B: ColumnBlock>(
+fn compute_number_difference_bounds<B: ColumnBlock>(
     block: &B,
     column: usize,
     searcher_value: f32,
@@ -155,7 +155,7 @@ fn interval_distance<B: ColumnBlock>(
 
 /// Chord from position `at` to each row or leaf, miles.
 #[inline(always)]
-fn chord_distance<B: ColumnBlock>(
+fn compute_chord_bounds<B: ColumnBlock>(
     block: &B,
     x_column: usize,
     at: [f32; 3],

@@ -4,10 +4,10 @@ use crate::index::leaf::Leaf;
 use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
 use crate::ruleset::SoftFilter;
-use crate::score::{soft_filter_terms, term_of_distance};
+use crate::score::{for_each_soft_filter_term, term_of_distance};
 
 /// Exact score of a row. Calls `on_term` with each term, in the order of `Ruleset::soft_filters`. Terms are
-/// bit-identical to `score::soft_filter_term`.
+/// bit-identical to `score::soft_filter_term_of_advertisement`.
 #[inline(always)]
 pub(super) fn exact_score(
     index: &AdvertisementIndex,
@@ -25,7 +25,7 @@ pub(super) fn exact_score(
     let layout = &index.layout;
     let has_region = || layout.best_region_ms_column().is_some_and(|column| !leaf.float_value(column, row).is_nan());
     let Some(exact_terms) = plan.exact_terms.as_ref().filter(|_| !(plan.searcher_has_regions && has_region())) else {
-        soft_filter_terms(query.ruleset, &query.searcher, &index.view(leaf.slot(row)), add);
+        for_each_soft_filter_term(query.ruleset, &query.searcher, &index.view(leaf.slot(row)), add);
         return sum;
     };
     let chord = || {

@@ -307,14 +307,14 @@ fn add_term<B: ColumnBlock>(
         TermSource::DistanceBound { bound_index } => {
             let values = bound_values[bound_index].get_or_compute(block, &plan.distance_bounds[bound_index], len);
             let values = values.lower[..len].iter().zip(&values.may_be_missing[..len]);
-            add_curved_term(
+            add_term_of_distances(
                 term,
                 score_bounds,
                 values.map(|(&distance, &missing)| (normalize(distance), missing != 0)),
             );
         }
         TermSource::LowerIsBetter { column } if B::IS_ROWS => {
-            add_curved_term(
+            add_term_of_distances(
                 term,
                 score_bounds,
                 block.lower_values(column).iter().map(|&value| (normalize(value), value.is_nan())),
@@ -322,10 +322,14 @@ fn add_term<B: ColumnBlock>(
         }
         TermSource::LowerIsBetter { column } => {
             let bounds = block.lower_values(column).iter().zip(block.may_be_missing(column));
-            add_curved_term(term, score_bounds, bounds.map(|(&value, &missing)| (normalize(value), missing != 0)));
+            add_term_of_distances(
+                term,
+                score_bounds,
+                bounds.map(|(&value, &missing)| (normalize(value), missing != 0)),
+            );
         }
         TermSource::Difference { column, searcher_value } if B::IS_ROWS => {
-            add_curved_term(
+            add_term_of_distances(
                 term,
                 score_bounds,
                 block
@@ -340,7 +344,7 @@ fn add_term<B: ColumnBlock>(
             let distance = |low: f32, high: f32| {
                 fast_max(fast_max(normalize(low) - searcher_value, searcher_value - normalize(high)), 0.0)
             };
-            add_curved_term(
+            add_term_of_distances(
                 term,
                 score_bounds,
                 bounds.map(|((&low, &high), &missing)| (distance(low, high), missing != 0)),
@@ -350,7 +354,7 @@ fn add_term<B: ColumnBlock>(
 }
 
 #[inline(always)]
-fn add_curved_term(term: &ColumnTerm, score_bounds: &mut [f32], distances: impl Iterator<Item = (f32, bool)>) {
+fn add_term_of_distances(term: &ColumnTerm, score_bounds: &mut [f32], distances: impl Iterator<Item = (f32, bool)>) {
     match term.curve {
         DistanceCurve::Linear => add_weighted_distances(term, score_bounds, distances, |distance| distance),
         DistanceCurve::Quadratic => {

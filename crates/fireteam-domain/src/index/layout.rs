@@ -11,7 +11,7 @@ use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
 use crate::index::word_column;
 use crate::latency::published_vector::PublishedVector;
 use crate::measure::Measure;
-use crate::ruleset::probing::LatencySource;
+use crate::ruleset::probing::LatencyEstimatePolicy;
 use crate::ruleset::{HardRule, InFilterListSource, Ruleset, SoftFilter};
 use crate::time::UnixMs;
 
@@ -145,7 +145,7 @@ impl ColumnLayout {
             Measure::Distance => self.has_location = true,
             Measure::Latency | Measure::DeltaPing => {
                 (self.has_location, self.has_best_region) = (true, true);
-                self.has_vector = ruleset.probing.source == LatencySource::PredictedV1;
+                self.has_vector = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
             }
             Measure::AttributeDifference(attribute) if self.number_column(attribute).is_none() => {
                 self.number_columns.push(number_column_for(ruleset, attribute));
@@ -191,8 +191,8 @@ impl ColumnLayout {
         self.has_best_region.then_some(self.number_columns.len() + AXIS_COUNT)
     }
 
-    /// First of the two float columns of beacon vectors: the excesses of `PathExcess`.
-    pub(super) fn vector_column(&self) -> Option<usize> {
+    /// First of the two float columns of beacon vectors: the excesses of `LeastPathExcess`.
+    pub(super) fn beacon_vector_column(&self) -> Option<usize> {
         self.has_vector.then_some(self.number_columns.len() + AXIS_COUNT + 1)
     }
 
@@ -266,7 +266,7 @@ impl ColumnLayout {
             row.float_columns.push(best_region_ms.unwrap_or(f32::NAN));
         }
         if self.has_vector {
-            let excess = advertisement.session.published_vector().map(PublishedVector::excess);
+            let excess = advertisement.session.published_beacon_vector().map(PublishedVector::least_path_excess);
             row.float_columns.extend(excess.map_or([f32::NAN; 2], |excess| [excess.near_ms, excess.light_ms]));
         }
         let [a, b, c, d, ..] = *advertisement.id.as_bytes();

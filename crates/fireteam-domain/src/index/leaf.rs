@@ -1,7 +1,7 @@
 //! Leaf of a kd-B-tree: up to a few hundred rows that are close together, stored as columns for searches.
 
 use crate::index::layout::RowBuffer;
-use crate::index::row_rules::LeafRanges;
+use crate::index::row_rules::PublishedRangeColumn;
 
 /// Number of rows at which a leaf is split.
 pub(super) const ROWS_PER_LEAF: usize = 512;
@@ -27,7 +27,7 @@ pub(super) struct Leaf {
     /// Complete owner keys, by row.
     owner_keys: Vec<[u64; 2]>,
     /// Published ranges, for each attribute for which some row has one.
-    published_ranges: Vec<LeafRanges>,
+    published_ranges: Vec<PublishedRangeColumn>,
     holes: Vec<u32>,
     /// Parent node; `None` for the only leaf of a tree.
     pub(super) parent_node: Option<u32>,
@@ -71,7 +71,7 @@ impl Leaf {
     }
 
     /// Published ranges, by attribute.
-    pub(super) fn published_ranges(&self) -> &[LeafRanges] {
+    pub(super) fn published_ranges(&self) -> &[PublishedRangeColumn] {
         &self.published_ranges
     }
 
@@ -132,7 +132,7 @@ impl Leaf {
             let existing =
                 self.published_ranges.iter().position(|ranges| ranges.attribute_index == range.attribute_index);
             let range_index = existing.unwrap_or_else(|| {
-                self.published_ranges.push(LeafRanges::new(range.attribute_index, capacity));
+                self.published_ranges.push(PublishedRangeColumn::new(range.attribute_index, capacity));
                 self.published_ranges.len() - 1
             });
             (

@@ -30,13 +30,13 @@ pub(super) enum DistanceBound {
         ms_per_mile: f32,
         best_region_ms_column: usize,
         searcher_best_region_ms: f32,
-        prediction: Option<PredictionColumns>,
+        prediction: Option<PredictionBound>,
     },
 }
 
 /// Columns and planes that bound predicted round trips.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct PredictionColumns {
+pub(super) struct PredictionBound {
     /// First of the two columns of beacon vectors.
     pub(super) vector_column: usize,
     pub(super) planes: [BoundPlane; 3],
@@ -153,7 +153,7 @@ impl QueryPlan {
     }
 
     /// Highest score bound of rows that can still have a score of at most `score`.
-    pub(super) fn bound_cutoff(&self, score: f64) -> f32 {
+    pub(super) fn bound_cutoff_for_score(&self, score: f64) -> f32 {
         let cutoff = score / self.score_unit;
         ((cutoff + cutoff.abs() / 16_384.0) as f32).next_up()
     }
@@ -225,9 +225,9 @@ fn distance_bound_for(
             let prediction = match &searcher.predictor {
                 None => None,
                 Some(predictor) => {
-                    let vector_column = layout.vector_column().ok_or(DistanceBoundUnavailable::NoColumn)?;
+                    let vector_column = layout.beacon_vector_column().ok_or(DistanceBoundUnavailable::NoColumn)?;
                     let planes = bound_planes(predictor).ok_or(DistanceBoundUnavailable::NoColumn)?;
-                    Some(PredictionColumns { vector_column, planes })
+                    Some(PredictionBound { vector_column, planes })
                 }
             };
             let model = &query.ruleset.latency_model;

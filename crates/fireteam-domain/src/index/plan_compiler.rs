@@ -6,10 +6,10 @@ use crate::index::interner::ValueInterner;
 use crate::index::layout::{ColumnLayout, TickScale};
 use crate::index::plan::{ColumnTerm, DistanceBoundUnavailable, ExactColumnTerm, QueryPlan, TermSource};
 use crate::index::query::SearchQuery;
-use crate::index::row_rules::{RowOwnerKey, interval_around_value};
+use crate::index::row_rules::{RowOwnerKey, round_outward};
 use crate::index::rule_compiler;
 use crate::measure::Measure;
-use crate::ruleset::{SoftFilter, SoftFilterDistance};
+use crate::ruleset::{SoftFilter, SoftFilterObjective};
 use crate::score::{missing_value_term, term_of_distance};
 
 /// Compiles the plan of `query` for an index with this layout.
@@ -27,7 +27,7 @@ pub(super) fn compile_plan(
         own_keys: RowOwnerKey::owner_keys_of_searcher(&query.searcher).collect(),
         check_owner_column: false,
         searcher_intervals: (0..query.ruleset.attributes.len())
-            .map(|attribute| interval_around_value(query.searcher.attribute_values.number(attribute)))
+            .map(|attribute| round_outward(query.searcher.attribute_values.number(attribute)))
             .collect(),
         allowed_range_counter: Refusal::HardFilter {
             filter_index: query.ruleset.hard_filters.len(),
@@ -64,18 +64,20 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
             let number = layout.number_columns[column];
             let (scale, shift) = (number.span / width, (number.offset - soft.min) / width);
             let source = match (mode, query.searcher.attribute_values.number(attribute)) {
-                (SoftFilterDistance::Difference, None) => return plan.constant_terms += missing,
+                (SoftFilterObjective::Difference, None) => return plan.constant_terms += missing,
                 // Clamped like the rows, so that the difference never exceeds the true difference.
-                (SoftFilterDistance::Difference, Some(value)) => {
+                (SoftFilterObjective::Difference, Some(value)) => {
                     let clamped = number.encode_unclamped(value).clamp(-number.max_magnitude, number.max_magnitude);
                     let normalized = clamped * scale + shift;
                     TermSource::Difference { column, searcher_value: normalized.clamp(0.0, 1.0) as f32 }
                 }
                 // Values clamped from below are stored too high, so no lower bound is possible.
-                (SoftFilterDistance::LowerIsBetter, _) if number.encode_unclamped(soft.min) < -number.max_magnitude => {
+                (SoftFilterObjective::LowerIsBetter, _)
+                    if number.encode_unclamped(soft.min) < -number.max_magnitude =>
+                {
                     return;
                 }
-                (SoftFilterDistance::LowerIsBetter, _) => TermSource::LowerIsBetter { column },
+                (SoftFilterObjective::LowerIsBetter, _) => TermSource::LowerIsBetter { column },
             };
             (source, scale, shift, (scale * number.max_magnitude + shift.abs() + 2.0) * 4.0 * f64::from(f32::EPSILON))
         }
@@ -117,10 +119,10 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
 fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFilter) -> Option<ExactColumnTerm> {
     let searcher = &query.searcher;
     Some(match (soft.measure, soft.mode) {
-        (Measure::AttributeDifference(attribute), SoftFilterDistance::LowerIsBetter) => {
+        (Measure::AttributeDifference(attribute), SoftFilterObjective::LowerIsBetter) => {
             ExactColumnTerm::LowerIsBetter { column: layout.number_column(attribute)? }
         }
-        (Measure::AttributeDifference(attribute), SoftFilterDistance::Difference) => {
+        (Measure::AttributeDifference(attribute), SoftFilterObjective::Difference) => {
             match searcher.attribute_values.number(attribute) {
                 None => ExactColumnTerm::Constant(term_of_distance(soft, None)),
                 Some(value) => ExactColumnTerm::Difference {

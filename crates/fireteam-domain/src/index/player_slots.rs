@@ -9,7 +9,7 @@ use crate::index::slab::EntrySlab;
 
 /// Player of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct PlayerSlot {
+struct EntryPlayer {
     slot: u32,
     /// Index in the session's players.
     player: u32,
@@ -17,13 +17,13 @@ struct PlayerSlot {
 
 /// Slots by user. It has one pair per player of each entry, and reads the users from the slab.
 #[derive(Debug, Default)]
-pub(super) struct SlotsByUser(HashTable<PlayerSlot>);
+pub(super) struct SlotsByUser(HashTable<EntryPlayer>);
 
 impl SlotsByUser {
     /// Adds the players of the entry in `slot`.
     pub(super) fn insert(&mut self, slab: &EntrySlab, slot: u32) {
         for (player, user) in users_of(slab.entry(slot)).enumerate() {
-            let added = PlayerSlot { slot, player: player as u32 };
+            let added = EntryPlayer { slot, player: player as u32 };
             self.0.insert_unique(hash_user(user), added, |known| hash_user(user_at(slab, *known)));
         }
     }
@@ -31,7 +31,7 @@ impl SlotsByUser {
     /// Removes the players of `slot`, whose entry is or was `entry`.
     pub(super) fn remove(&mut self, entry: &IndexEntry, slot: u32) {
         for (player, user) in users_of(entry).enumerate() {
-            let removed = PlayerSlot { slot, player: player as u32 };
+            let removed = EntryPlayer { slot, player: player as u32 };
             if let Ok(found) = self.0.find_entry(hash_user(user), |known| *known == removed) {
                 found.remove();
             }
@@ -49,7 +49,7 @@ impl SlotsByUser {
     }
 
     /// Number of players of all entries.
-    pub(super) fn player_slot_pair_count(&self) -> usize {
+    pub(super) fn player_count(&self) -> usize {
         self.0.len()
     }
 }
@@ -63,7 +63,7 @@ fn users_of(entry: &IndexEntry) -> impl Iterator<Item = UserKey> {
     entry.advertisement.session.players.iter().map(|player| player.user)
 }
 
-fn user_at(slab: &EntrySlab, PlayerSlot { slot, player }: PlayerSlot) -> UserKey {
+fn user_at(slab: &EntrySlab, EntryPlayer { slot, player }: EntryPlayer) -> UserKey {
     slab.entry(slot).advertisement.session.players[player as usize].user
 }
 

@@ -5,8 +5,8 @@
 //! the three. Along any route through beacons, floors and round trips between beacons exceed what light takes over the straight
 //! path, which gives the bounds of the upper estimate and of the middle residual.
 
-use crate::filter::SearchPredictor;
-use crate::latency::beacon_fleet::LIGHT_MS_PER_KM;
+use crate::filter::RoundTripPredictor;
+use crate::latency::beacon_fleet::FIBER_ROUND_TRIP_MS_PER_KM;
 use crate::location_privacy::ARC_KM_PER_CHORD_MILE_MIN;
 
 /// Plane over the distance and the two excesses of a row: milliseconds.
@@ -15,9 +15,9 @@ pub(super) struct BoundPlane {
     pub(super) constant: f32,
     /// Per mile of chord; 0 or more.
     pub(super) per_mile: f32,
-    /// Per millisecond of `PathExcess::near_ms`; 0 or more.
+    /// Per millisecond of `LeastPathExcess::near_ms`; 0 or more.
     pub(super) of_near: f32,
-    /// Per millisecond of `PathExcess::light_ms`; 0 or more.
+    /// Per millisecond of `LeastPathExcess::light_ms`; 0 or more.
     pub(super) of_light: f32,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct BoundPlane {
 const ROUNDING_MARGIN_MS: f64 = 1.0;
 
 /// Planes whose least value bounds predictions from below; `None` if a constant of the predictor does not allow it.
-pub(super) fn bound_planes(predictor: &SearchPredictor<'_>) -> Option<[BoundPlane; 3]> {
-    let SearchPredictor { fleet, own, .. } = predictor;
+pub(super) fn bound_planes(predictor: &RoundTripPredictor<'_>) -> Option<[BoundPlane; 3]> {
+    let RoundTripPredictor { fleet, own, .. } = predictor;
     let constants = fleet.constants();
-    let shortfall_ms = fleet.light_shortfall_ms();
+    let shortfall_ms = fleet.max_light_shortfall_ms();
     let [intercept_ms, ms_per_km] = constants.line;
-    let (least_residual_ms, mean_km) = own.residual_bounds(fleet);
-    let detour_ms_per_km = ms_per_km - LIGHT_MS_PER_KM;
+    let (least_residual_ms, mean_km) = own.least_residual_and_mean_beacon_km(fleet);
+    let detour_ms_per_km = ms_per_km - FIBER_ROUND_TRIP_MS_PER_KM;
     // Upper estimate, less the row's excess over light and what light takes.
     let upper_ms = own.light_excess_ms() - shortfall_ms;
     // Middle residual, less half of: the row's excess over light, and a line over the distance.
@@ -40,11 +40,11 @@ pub(super) fn bound_planes(predictor: &SearchPredictor<'_>) -> Option<[BoundPlan
     let [near_ms, near_ms_per_km, of_access] = constants.near;
     let near = [near_ms + of_access * own.access_ms(), near_ms_per_km, of_access, 0.0];
     let slack_ms = constants.search.slack_ms;
-    let upper = [upper_ms + slack_ms, LIGHT_MS_PER_KM, 0.0, 1.0];
+    let upper = [upper_ms + slack_ms, FIBER_ROUND_TRIP_MS_PER_KM, 0.0, 1.0];
     let [far_ms, far_ms_per_km, of_upper, of_middle] = constants.far;
     let far = [
         far_ms + of_upper * upper_ms + of_middle * middle_ms,
-        far_ms_per_km + of_upper * LIGHT_MS_PER_KM - of_middle * detour_ms_per_km / 2.0,
+        far_ms_per_km + of_upper * FIBER_ROUND_TRIP_MS_PER_KM - of_middle * detour_ms_per_km / 2.0,
         0.0,
         of_upper + of_middle / 2.0,
     ];

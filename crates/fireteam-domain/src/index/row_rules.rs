@@ -73,7 +73,7 @@ pub(super) fn append_published_ranges(ruleset: &Ruleset, advertisement: &Adverti
 
 /// Interval around a searcher's value, rounded outward, for comparison with ranges. Without a value, an interval
 /// outside all ranges.
-pub(super) fn interval_around_value(value: Option<f64>) -> [f32; 2] {
+pub(super) fn round_outward(value: Option<f64>) -> [f32; 2] {
     value.map_or([f32::NEG_INFINITY; 2], |value| [round_down(value), round_up(value)])
 }
 
@@ -87,7 +87,7 @@ fn round_up(value: f64) -> f32 {
 
 /// Published ranges of a leaf's rows for one attribute.
 #[derive(Debug)]
-pub(super) struct LeafRanges {
+pub(super) struct PublishedRangeColumn {
     /// Index in `Ruleset::attributes`.
     pub(super) attribute_index: usize,
     /// Lower bound, by row; minus infinity for no range.
@@ -96,7 +96,7 @@ pub(super) struct LeafRanges {
     pub(super) upper: Vec<f32>,
 }
 
-impl LeafRanges {
+impl PublishedRangeColumn {
     /// No ranges, with space for `capacity` rows.
     pub(super) fn new(attribute_index: usize, capacity: usize) -> Self {
         let mut new = Self { attribute_index, lower: Vec::new(), upper: Vec::new() };

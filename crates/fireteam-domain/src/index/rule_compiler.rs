@@ -10,7 +10,7 @@ use crate::index::plan::{
 };
 use crate::index::query::SearchQuery;
 use crate::measure::Measure;
-use crate::ruleset::probing::LatencySource;
+use crate::ruleset::probing::LatencyEstimatePolicy;
 use crate::ruleset::{HardFilter, HardRule, InFilterListSource};
 use crate::time::UnixMs;
 
@@ -207,7 +207,7 @@ impl RuleCompiler<'_, '_> {
         reciprocal_percent: f64,
     ) {
         let refusal = |side| Refusal::HardFilter { filter_index, side };
-        if measure == Measure::Latency && self.query.ruleset.probing.source == LatencySource::Measured {
+        if measure == Measure::Latency && self.query.ruleset.probing.source == LatencyEstimatePolicy::Measured {
             // Rows with probe results are judged without columns; of all others the round trip is missing.
             return self.refuse_all_if(refusal(RefusingSide::Searcher), refuse_missing);
         }

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::filter::{Refusal, Searcher, admit_advertisement, admit_not_hidden};
+use crate::filter::{Refusal, Searcher, admit_advertisement, admit_visible_advertisement};
 use crate::index::column_block::{BLOCK_LEN_MAX, LeafBoundsBlock, RowBlock};
 use crate::index::exact_score::exact_score;
 use crate::index::kernel::{InstructionSet, evaluate_block};
@@ -15,7 +15,7 @@ use crate::index::result::SearchBuffers;
 use crate::index::top_k::ExactlyScoredRow;
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
-use crate::score::{score, soft_filter_terms};
+use crate::score::{for_each_soft_filter_term, score};
 
 /// Number of leaves visited one by one, best first, before the remaining leaves are collected.
 const BEST_FIRST_LEAVES: usize = 16;
@@ -25,9 +25,9 @@ const SWEEP_LEAF_RATIO: usize = 6;
 /// then has complete refusal counts.
 const ALWAYS_VISITED_LEAVES: usize = 8;
 /// Number of bounds that are compared together.
-const BOUNDS_CHUNK_LEN: usize = 16;
+const BOUND_COMPARISON_CHUNK_LEN: usize = 16;
 /// Maximum number of rows that a search with too few hits evaluates only to count refusals.
-const EXPLAINED_ROWS_MAX: usize = 4096;
+const REFUSAL_COUNTING_ROWS_MAX: usize = 4096;
 /// Number of own rows found after which the kernel checks the owner column.
 const OWN_ROWS_THRESHOLD: u32 = 32;
 /// Score bound of a visited leaf: NaN, for which all comparisons are false.
@@ -79,7 +79,7 @@ fn run_search(
     let rows_left = query.limits.max_evaluated;
     let mut search = IndexSearch { index, query, instruction_set, plan, buffers, rows_left, truncated: false };
     search.judge_probed_rows();
-    search.compute_leaf_bounds();
+    search.compute_leaf_score_bounds();
     search.visit_leaves();
     search.merge_pending_rows();
     search.count_refusals_in_skipped_leaves();
@@ -109,7 +109,7 @@ fn find_probed_rows(index: &AdvertisementIndex, query: &SearchQuery<'_>, buffers
     let SearchBuffers { skipped_rows, excluded_rows, probed_slots, .. } = buffers;
     probed_slots.clear();
     let prefixes = query.searcher.probes.all().iter().map(|result| result.id_prefix);
-    for slot in prefixes.flat_map(|prefix| index.slab.slots_of_prefix(prefix)) {
+    for slot in prefixes.flat_map(|prefix| index.slab.slots_with_id_prefix(prefix)) {
         let advertisement = &index.entry(slot).advertisement;
         let row = index.slab.row_addr(slot);
         let is_searched = advertisement.session.silo == query.silo && advertisement.kind == query.kind;
@@ -147,7 +147,7 @@ impl IndexSearch<'_, '_> {
             self.rows_left -= 1;
             let slot = self.buffers.probed_slots[index];
             let view = self.index.view(slot);
-            match admit_not_hidden(self.query.ruleset, &self.query.searcher, &view, self.query.now) {
+            match admit_visible_advertisement(self.query.ruleset, &self.query.searcher, &view, self.query.now) {
                 Ok(()) => {
                     let score = score(self.query.ruleset, &self.query.searcher, &view);
                     let [a, b, c, d, ..] = *view.advertisement.id.as_bytes();
@@ -161,7 +161,7 @@ impl IndexSearch<'_, '_> {
     }
 
     /// Computes the score bounds of all leaves in the matching partitions.
-    fn compute_leaf_bounds(&mut self) {
+    fn compute_leaf_score_bounds(&mut self) {
         let SearchBuffers { leaf_bounds, partition_starts, kernel_buffers, refusal_counts, .. } = &mut *self.buffers;
         leaf_bounds.clear();
         partition_starts.clear();
@@ -227,7 +227,7 @@ impl IndexSearch<'_, '_> {
     /// If there are fewer hits than requested, evaluates leaves that were refused as a whole. This counts the refusals
     /// of their rows, up to a budget.
     fn count_refusals_in_skipped_leaves(&mut self) {
-        let mut budget = EXPLAINED_ROWS_MAX;
+        let mut budget = REFUSAL_COUNTING_ROWS_MAX;
         for position in 0..self.buffers.leaf_bounds.len() {
             if self.buffers.top_k.kth_best_row().is_some() || self.truncated {
                 return;
@@ -259,8 +259,8 @@ impl IndexSearch<'_, '_> {
         let lowest_of = |bounds: &[f32]| {
             bounds.iter().fold(f32::INFINITY, |lowest, &bound| if bound < lowest { bound } else { lowest })
         };
-        let mut lanes = [f32::INFINITY; BOUNDS_CHUNK_LEN];
-        let (chunks, rest) = bounds.as_chunks::<BOUNDS_CHUNK_LEN>();
+        let mut lanes = [f32::INFINITY; BOUND_COMPARISON_CHUNK_LEN];
+        let (chunks, rest) = bounds.as_chunks::<BOUND_COMPARISON_CHUNK_LEN>();
         for chunk in chunks {
             lanes.iter_mut().zip(chunk).for_each(|(lane, &bound)| *lane = if bound < *lane { bound } else { *lane });
         }
@@ -273,11 +273,11 @@ impl IndexSearch<'_, '_> {
     fn collect_leaves_below_cutoff(&mut self, order: &mut Vec<u64>) {
         let cutoff = self.bound_cutoff().min(f32::MAX);
         order.clear();
-        for (chunk, bounds) in self.buffers.leaf_bounds.chunks(BOUNDS_CHUNK_LEN).enumerate() {
+        for (chunk, bounds) in self.buffers.leaf_bounds.chunks(BOUND_COMPARISON_CHUNK_LEN).enumerate() {
             if bounds.iter().fold(0, |below, &bound| below + u32::from(bound <= cutoff)) == 0 {
                 continue;
             }
-            let first = chunk * BOUNDS_CHUNK_LEN;
+            let first = chunk * BOUND_COMPARISON_CHUNK_LEN;
             let below = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
             order.extend(below.map(|(offset, bound)| (u64::from(bound.to_bits()) << 32) | (first + offset) as u64));
         }
@@ -285,7 +285,7 @@ impl IndexSearch<'_, '_> {
 
     /// Score bound above which a row cannot be a hit; infinite until there are enough hits.
     fn bound_cutoff(&self) -> f32 {
-        self.buffers.top_k.kth_best_row().map_or(f32::INFINITY, |kth| self.plan.bound_cutoff(kth.score))
+        self.buffers.top_k.kth_best_row().map_or(f32::INFINITY, |kth| self.plan.bound_cutoff_for_score(kth.score))
     }
 
     /// Evaluates the leaf at `position`. Returns `false` if its bound exceeds the cutoff, so that leaves with higher
@@ -300,14 +300,14 @@ impl IndexSearch<'_, '_> {
         for first_row in (0..leaf.used_len()).step_by(BLOCK_LEN_MAX) {
             let full_len = BLOCK_LEN_MAX.min(leaf.used_len() - first_row);
             let first_addr = RowAddr { partition, leaf: (position - first) as u32, row: first_row as u32 };
-            let (mut len, mut rows) = (full_len, self.row_count(leaf, first_addr, full_len));
+            let (mut len, mut rows) = (full_len, self.unskipped_row_count(leaf, first_addr, full_len));
             if rows > 0 && self.rows_left == 0 {
                 self.truncated = true;
                 return false;
             }
             while self.rows_left < rows {
                 len -= 1;
-                rows = self.row_count(leaf, first_addr, len);
+                rows = self.unskipped_row_count(leaf, first_addr, len);
             }
             self.truncated |= len < full_len;
             self.rows_left -= rows;
@@ -329,7 +329,7 @@ impl IndexSearch<'_, '_> {
             let row = self.buffers.skipped_rows[index].row as usize;
             self.buffers.kernel_buffers.score_bounds[row - first_row] = f32::INFINITY;
         }
-        self.refuse_excluded_rows(first_addr, len);
+        self.refuse_rows_excluded_by_id(first_addr, len);
         let cutoff = self.bound_cutoff().min(f32::MAX);
         let SearchBuffers { kernel_buffers, refusal_counts, surviving_rows, .. } = &mut *self.buffers;
         let block = RowBlock { leaf, first_row, len };
@@ -337,11 +337,11 @@ impl IndexSearch<'_, '_> {
             return;
         }
         surviving_rows.clear();
-        for (chunk, bounds) in kernel_buffers.score_bounds[..len].chunks(BOUNDS_CHUNK_LEN).enumerate() {
+        for (chunk, bounds) in kernel_buffers.score_bounds[..len].chunks(BOUND_COMPARISON_CHUNK_LEN).enumerate() {
             if bounds.iter().fold(0, |below, &bound| below | u32::from(bound <= cutoff)) == 0 {
                 continue;
             }
-            let first = first_row + chunk * BOUNDS_CHUNK_LEN;
+            let first = first_row + chunk * BOUND_COMPARISON_CHUNK_LEN;
             let below = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
             surviving_rows.extend(below.map(|(offset, &bound)| (bound, (first + offset) as u32)));
         }
@@ -349,8 +349,8 @@ impl IndexSearch<'_, '_> {
     }
 
     /// Number of rows of a block that are evaluated with it.
-    fn row_count(&self, leaf: &Leaf, first_addr: RowAddr, len: usize) -> u32 {
-        row_count_between(leaf, first_addr.row as usize, len) - self.skipped_rows_in(first_addr, len).len() as u32
+    fn unskipped_row_count(&self, leaf: &Leaf, first_addr: RowAddr, len: usize) -> u32 {
+        row_count_without_holes(leaf, first_addr.row as usize, len) - self.skipped_rows_in(first_addr, len).len() as u32
     }
 
     /// Indexes in `skipped_rows` of the rows in a block.
@@ -364,7 +364,7 @@ impl IndexSearch<'_, '_> {
     }
 
     /// Marks excluded rows of this block as refused, and counts each under the first rule that refuses it.
-    fn refuse_excluded_rows(&mut self, first_addr: RowAddr, len: usize) {
+    fn refuse_rows_excluded_by_id(&mut self, first_addr: RowAddr, len: usize) {
         let rows = first_addr.row..first_addr.row + len as u32;
         let leaf = &self.index.partition_tree(first_addr.partition).leaves[first_addr.leaf as usize];
         for index in 0..self.buffers.excluded_rows.len() {
@@ -435,7 +435,7 @@ impl IndexSearch<'_, '_> {
             let leaf = &self.index.partition_tree(addr.partition).leaves[addr.leaf as usize];
             if probed_slots.binary_search(&row.slot).is_ok() {
                 let (searcher, view) = (&self.query.searcher, self.index.view(row.slot));
-                soft_filter_terms(self.query.ruleset, searcher, &view, |term| hit_terms.push(term));
+                for_each_soft_filter_term(self.query.ruleset, searcher, &view, |term| hit_terms.push(term));
                 continue;
             }
             exact_score(self.index, self.query, &self.plan, leaf, addr.row as usize, |term| hit_terms.push(term));
@@ -454,7 +454,7 @@ impl IndexSearch<'_, '_> {
         };
         // Hidden rows are never offered.
         top_k.merge_pending(compare, |slot| {
-            match admit_not_hidden(query.ruleset, &query.searcher, &index.view(slot), query.now) {
+            match admit_visible_advertisement(query.ruleset, &query.searcher, &index.view(slot), query.now) {
                 Ok(()) => true,
                 Err(refusal) => {
                     refusal_counts[refusal.counter_index()] += 1;
@@ -467,7 +467,7 @@ impl IndexSearch<'_, '_> {
 }
 
 /// Number of rows, without holes, at positions `first_row..first_row + len` of a leaf.
-fn row_count_between(leaf: &Leaf, first_row: usize, len: usize) -> u32 {
+fn row_count_without_holes(leaf: &Leaf, first_row: usize, len: usize) -> u32 {
     let holes =
         leaf.hole_positions().iter().filter(|&&hole| (first_row..first_row + len).contains(&(hole as usize))).count();
     (len - holes) as u32

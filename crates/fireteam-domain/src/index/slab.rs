@@ -10,7 +10,7 @@ use crate::index::tree::RowAddr;
 /// million entries, each cache line costs a memory access.
 #[derive(Debug)]
 #[repr(align(32))]
-struct SlabSlot {
+struct SlotContents {
     id: AdvertisementId,
     row_addr: RowAddr,
     /// `None` for a free slot.
@@ -20,7 +20,7 @@ struct SlabSlot {
 /// Entries of an index.
 #[derive(Debug, Default)]
 pub(super) struct EntrySlab {
-    slots: Vec<SlabSlot>,
+    slots: Vec<SlotContents>,
     free_slots: Vec<u32>,
     slot_by_id: HashTable<u32>,
 }
@@ -42,7 +42,7 @@ impl EntrySlab {
     }
 
     /// Slots of the ids that start with `prefix`: practically one.
-    pub(super) fn slots_of_prefix(&self, prefix: [u8; 8]) -> impl Iterator<Item = u32> {
+    pub(super) fn slots_with_id_prefix(&self, prefix: [u8; 8]) -> impl Iterator<Item = u32> {
         let slots = self.slot_by_id.iter_hash(u64::from_le_bytes(prefix)).copied();
         slots.filter(move |&slot| self.slots[slot as usize].id.first_eight_bytes() == prefix)
     }
@@ -50,7 +50,7 @@ impl EntrySlab {
     /// Inserts an entry with a new id and returns its slot.
     pub(super) fn insert_entry(&mut self, entry: IndexEntry) -> u32 {
         let id = entry.advertisement.id;
-        let new = SlabSlot { id, row_addr: RowAddr::default(), entry: Some(entry) };
+        let new = SlotContents { id, row_addr: RowAddr::default(), entry: Some(entry) };
         let slot = match self.free_slots.pop() {
             Some(free) => {
                 self.slots[free as usize] = new;
@@ -97,7 +97,7 @@ impl EntrySlab {
     }
 
     /// Entry of a slot, if it is occupied.
-    pub(super) fn entry_at(&self, slot: usize) -> Option<&IndexEntry> {
+    pub(super) fn entry_if_occupied(&self, slot: usize) -> Option<&IndexEntry> {
         self.slots.get(slot)?.entry.as_ref()
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::advertisement::AdvertisementKind;
 use crate::attribute_values::AttributeValues;
-use crate::filter::{AvoidedAdverts, Refusal, SearchPredictor, Searcher, admit_advertisement};
+use crate::filter::{AdvertsOfAvoidedPlayers, Refusal, RoundTripPredictor, Searcher, admit_advertisement};
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, InstructionSet, SearchQuery, SearchResult, oracle};
@@ -21,9 +21,9 @@ use crate::latency::beacon_vector::CompletedVector;
 use crate::probe_result::{
     MeasuredRoundTrip, PROBE_RESULTS_MAX, PacketLossPercent, ProbeFinding, ProbeResult, ProbeResults,
 };
-use crate::ruleset::probing::LatencySource;
+use crate::ruleset::probing::LatencyEstimatePolicy;
 use crate::ruleset::{Ruleset, SearchLimits};
-use crate::score::{score, soft_filter_term};
+use crate::score::{score, soft_filter_term_of_advertisement};
 use crate::session::Session;
 use crate::time::UnixMs;
 use random_world::{IndexTestRng, NOW_MS, ValueDistribution};
@@ -184,7 +184,7 @@ fn search_randomly(
     excluded_ids.sort_unstable();
     let (hidden, costs) = random_avoidance(rng, ids);
     let probes = random_probes(rng, ids);
-    let predicts = ruleset.probing.source == LatencySource::PredictedV1;
+    let predicts = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
     let own = session
         .locality
         .filter(|_| predicts)
@@ -199,9 +199,9 @@ fn search_randomly(
         users: &users,
         caller: rng.one_in(3).then(|| UserKey::from_bytes([rng.below(30) as u8; 16])),
         excluded_ids: &excluded_ids,
-        avoided: AvoidedAdverts { hidden: &hidden, costs: &costs },
+        avoided: AdvertsOfAvoidedPlayers { hidden: &hidden, costs: &costs },
         probes: ProbeResults::from_sorted(&probes),
-        predictor: own.as_ref().map(|own| SearchPredictor { fleet, own, now }),
+        predictor: own.as_ref().map(|own| RoundTripPredictor { fleet, own, now }),
         waited_ms: rng.pick(&[0, 5_000, 60_000, 10_000_000]),
     };
     let max_evaluated = if rng.one_in(4) { rng.below(700) as u32 } else { u32::MAX };
@@ -269,11 +269,10 @@ fn assert_matches_oracle(seed: u64, index: &AdvertisementIndex, query: &SearchQu
         result.hits.iter().map(|hit| (index.entry(hit.slot).advertisement.id, hit.score.to_bits())).collect();
     for (hit_index, hit) in result.hits.iter().enumerate() {
         let candidate = index.entry(hit.slot).view();
-        let expected_terms = query
-            .ruleset
-            .soft_filters
-            .iter()
-            .map(|soft| soft_filter_term(query.ruleset, soft, &query.searcher, &candidate).to_bits());
+        let expected_terms =
+            query.ruleset.soft_filters.iter().map(|soft| {
+                soft_filter_term_of_advertisement(query.ruleset, soft, &query.searcher, &candidate).to_bits()
+            });
         assert!(result.hit_terms(hit_index).iter().map(|term| term.to_bits()).eq(expected_terms), "seed {seed}");
     }
     assert!(result.evaluated_rows <= query.limits.max_evaluated);

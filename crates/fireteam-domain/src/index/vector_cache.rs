@@ -19,7 +19,8 @@ pub(super) struct VectorCache {
 impl VectorCache {
     /// Completes vectors with `fleet` from now on.
     pub(super) fn set_fleet(&mut self, fleet: Option<Arc<BeaconFleet>>) {
-        let revision = |fleet: &Option<Arc<BeaconFleet>>| fleet.as_ref().map(|fleet| fleet.revision());
+        let revision =
+            |fleet: &Option<Arc<BeaconFleet>>| fleet.as_ref().map(|fleet| fleet.fingerprint_with_round_trips());
         if revision(&self.fleet) != revision(&fleet) {
             (self.fleet, self.next_stale_slot) = (fleet, 0);
         }
@@ -31,10 +32,10 @@ impl VectorCache {
     }
 
     /// Completes the vector of an entry.
-    pub(super) fn insert(&mut self, slot: u32, entry: &IndexEntry) {
+    pub(super) fn complete_and_insert(&mut self, slot: u32, entry: &IndexEntry) {
         let completed = self.fleet.as_ref().and_then(|fleet| {
             let session = &entry.advertisement.session;
-            complete_published(fleet, session.locality, session.published_vector()?).ok()
+            complete_published(fleet, session.locality, session.published_beacon_vector()?).ok()
         });
         let slot = slot as usize;
         if completed.is_some() && self.by_slot.len() <= slot {

@@ -16,7 +16,7 @@ pub const FLEET_BEACONS_MAX: usize = 256;
 pub const UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS: f64 = 10_000.0;
 
 /// Round trip of light in fiber, milliseconds per kilometer.
-pub(crate) const LIGHT_MS_PER_KM: f64 = 2.0 / FIBER_ONE_WAY_KM_PER_MS;
+pub(crate) const FIBER_ROUND_TRIP_MS_PER_KM: f64 = 2.0 / FIBER_ONE_WAY_KM_PER_MS;
 
 /// Live beacon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,12 +92,12 @@ impl BeaconFleet {
         let mut light_shortfall_ms: f64 = 0.0;
         for (index, beacon) in beacons.iter().enumerate() {
             for (other, round_trip_ms) in beacons.iter().zip(&round_trips_ms[index * count..]) {
-                let light_ms = LIGHT_MS_PER_KM * arc_km(beacon.place, other.place);
+                let light_ms = FIBER_ROUND_TRIP_MS_PER_KM * arc_km(beacon.place, other.place);
                 light_shortfall_ms = light_shortfall_ms.max(light_ms - round_trip_ms);
             }
         }
-        let fingerprint = fingerprint(&beacons, &constants);
-        let revision = revision(fingerprint, &round_trips_ms);
+        let fingerprint = fingerprint_without_round_trips(&beacons, &constants);
+        let revision = fingerprint_with_round_trips(fingerprint, &round_trips_ms);
         let (beacons, round_trips_ms) = (beacons.into(), round_trips_ms.into());
         Self { constants, beacons, round_trips_ms, known_pair_count, fingerprint, revision, light_shortfall_ms }
     }
@@ -130,12 +130,12 @@ impl BeaconFleet {
     }
 
     /// Number that differs for fleets by which vectors are completed to other values: also for other round trips.
-    pub(crate) fn revision(&self) -> u64 {
+    pub(crate) fn fingerprint_with_round_trips(&self) -> u64 {
         self.revision
     }
 
     /// Largest amount by which a round trip between two beacons is less than light takes, milliseconds.
-    pub(crate) fn light_shortfall_ms(&self) -> f64 {
+    pub(crate) fn max_light_shortfall_ms(&self) -> f64 {
         self.light_shortfall_ms
     }
 
@@ -172,7 +172,7 @@ pub(crate) fn is_valid_round_trip(round_trip_ms: f64) -> bool {
 }
 
 /// First 8 bytes of SHA-256 over ids, places and the line over the distance.
-fn fingerprint(beacons: &[Beacon], constants: &PredictorConstants) -> u64 {
+fn fingerprint_without_round_trips(beacons: &[Beacon], constants: &PredictorConstants) -> u64 {
     let mut hash = Sha256::new();
     for Beacon { id, place } in beacons {
         hash.update(id.to_be_bytes());
@@ -183,7 +183,7 @@ fn fingerprint(beacons: &[Beacon], constants: &PredictorConstants) -> u64 {
 }
 
 /// First 8 bytes of SHA-256 over a fingerprint and the round trips.
-fn revision(fingerprint: u64, round_trips_ms: &[f64]) -> u64 {
+fn fingerprint_with_round_trips(fingerprint: u64, round_trips_ms: &[f64]) -> u64 {
     let mut hash = Sha256::new();
     hash.update(fingerprint.to_be_bytes());
     round_trips_ms.iter().for_each(|ms| hash.update(ms.to_bits().to_be_bytes()));

@@ -1,11 +1,11 @@
 //! Beacon vectors: floors of one party to beacons, the form in which others may be matched by them, and their completion to
 //! all beacons of a fleet.
 
-use crate::latency::beacon_fleet::{BeaconFleet, LIGHT_MS_PER_KM, is_valid_round_trip};
+use crate::latency::beacon_fleet::{BeaconFleet, FIBER_ROUND_TRIP_MS_PER_KM, is_valid_round_trip};
 use crate::latency::prediction_unavailable::PredictionUnavailable;
-use crate::latency::published_vector::{PUBLISHED_FLOORS_MAX, PathExcess, PublishedFloor, PublishedVector};
+use crate::latency::published_vector::{LeastPathExcess, PUBLISHED_FLOORS_MAX, PublishedFloor, PublishedVector};
 use crate::locality::Locality;
-use crate::location_privacy::{ROUND_TRIP_ROUNDING_MS, arc_km, shared_region_round_trip_ms};
+use crate::location_privacy::{ROUND_TRIP_ROUNDING_MS, arc_km, coarsened_round_trip_ms};
 use crate::ruleset::probing::LatencyTrust;
 use crate::time::UnixMs;
 
@@ -31,7 +31,7 @@ pub fn published_floors(
 ) -> Vec<MeasuredBeaconFloor> {
     let published = |(index, floor_ms): (usize, f64)| {
         let beacon = fleet.beacons()[index];
-        let floor_ms = shared_region_round_trip_ms(floor_ms, Some((place, center)), Some(beacon.place));
+        let floor_ms = coarsened_round_trip_ms(floor_ms, Some((place, center)), Some(beacon.place));
         MeasuredBeaconFloor { beacon_id: beacon.id, floor_ms }
     };
     floors_by_index(fleet, floors).into_iter().map(published).collect()
@@ -54,9 +54,9 @@ pub fn published_vector(
     let mut published = published_floors(fleet, floors, place, center);
     published.truncate(PUBLISHED_FLOORS_MAX);
     let [_, near_ms_per_km] = fleet.constants().line;
-    let excess = PathExcess {
+    let excess = LeastPathExcess {
         near_ms: (least_excess_ms(fleet, center, &published, near_ms_per_km) as f32).next_down(),
-        light_ms: (least_excess_ms(fleet, center, &published, LIGHT_MS_PER_KM) as f32).next_down(),
+        light_ms: (least_excess_ms(fleet, center, &published, FIBER_ROUND_TRIP_MS_PER_KM) as f32).next_down(),
     };
     PublishedVector::new(published.into_iter().map(steps).collect(), measured_at, source, excess)
 }
@@ -191,9 +191,9 @@ impl CompletedVector {
         for (index, floor_ms) in floors {
             blocks[index / LANES].floors_ms[index % LANES] = floor_ms;
             access_ms = access_ms.min(floor_ms - ms_per_km * arcs_km[index]);
-            light_excess_ms = light_excess_ms.min(floor_ms - LIGHT_MS_PER_KM * arcs_km[index]);
+            light_excess_ms = light_excess_ms.min(floor_ms - FIBER_ROUND_TRIP_MS_PER_KM * arcs_km[index]);
         }
-        let (identity, revision) = (fleet.fingerprint_without_round_trips(), fleet.revision());
+        let (identity, revision) = (fleet.fingerprint_without_round_trips(), fleet.fingerprint_with_round_trips());
         Ok(Self { place, fleet: identity, revision, light_excess_ms, access_ms, blocks: blocks.into() })
     }
 
@@ -215,7 +215,7 @@ impl CompletedVector {
 
     /// Least residual, and the mean distance to the beacons around the party's place, kilometers: what the middle residual of a
     /// pair is bounded by.
-    pub(crate) fn residual_bounds(&self, fleet: &BeaconFleet) -> (f64, f64) {
+    pub(crate) fn least_residual_and_mean_beacon_km(&self, fleet: &BeaconFleet) -> (f64, f64) {
         let (mut least_residual_ms, mut mean_km) = (f64::INFINITY, 0.0);
         for (index, beacon) in fleet.beacons().iter().enumerate() {
             let (block, lane) = (&self.blocks[index / LANES], index % LANES);
@@ -226,12 +226,12 @@ impl CompletedVector {
     }
 
     /// Whether completing the floors with `fleet` gives this vector, to the bit.
-    pub(crate) fn is_exactly_of(&self, fleet: &BeaconFleet) -> bool {
-        self.revision == fleet.revision()
+    pub(crate) fn was_completed_with_round_trips_of(&self, fleet: &BeaconFleet) -> bool {
+        self.revision == fleet.fingerprint_with_round_trips()
     }
 
     /// Whether the vector was completed with the beacons and the line of `fleet`.
-    pub(crate) fn is_of(&self, fleet: &BeaconFleet) -> bool {
+    pub(crate) fn was_completed_with_beacons_of(&self, fleet: &BeaconFleet) -> bool {
         self.fleet == fleet.fingerprint_without_round_trips()
     }
 
@@ -244,34 +244,34 @@ impl CompletedVector {
         for (one, two) in self.blocks.iter().zip(&other.blocks) {
             for lane in 0..LANES {
                 // Both directions: their sums may differ in the last bit.
-                uppers_ms[lane] = least(one.completed_ms[lane] + two.floors_ms[lane], uppers_ms[lane]);
-                uppers_ms[lane] = least(two.completed_ms[lane] + one.floors_ms[lane], uppers_ms[lane]);
-                lowers_ms[lane] = largest((one.floors_ms[lane] - two.floors_ms[lane]).abs(), lowers_ms[lane]);
+                uppers_ms[lane] = branchless_min(one.completed_ms[lane] + two.floors_ms[lane], uppers_ms[lane]);
+                uppers_ms[lane] = branchless_min(two.completed_ms[lane] + one.floors_ms[lane], uppers_ms[lane]);
+                lowers_ms[lane] = branchless_max((one.floors_ms[lane] - two.floors_ms[lane]).abs(), lowers_ms[lane]);
                 ours_ms[lane] += two.weights[lane] * one.residuals_ms[lane];
                 theirs_ms[lane] += one.weights[lane] * two.residuals_ms[lane];
             }
         }
         VectorPairBounds {
-            upper_ms: uppers_ms.into_iter().fold(f64::INFINITY, least),
-            lower_ms: lowers_ms.into_iter().fold(0.0, largest),
-            middle_ms: (sum(ours_ms) + sum(theirs_ms)) / 2.0,
+            upper_ms: uppers_ms.into_iter().fold(f64::INFINITY, branchless_min),
+            lower_ms: lowers_ms.into_iter().fold(0.0, branchless_max),
+            middle_ms: (sum_lanes(ours_ms) + sum_lanes(theirs_ms)) / 2.0,
         }
     }
 }
 
 /// `value` if it is less than `known`; otherwise, and where `value` is NaN, `known`. One instruction, unlike `f64::min`.
 #[inline]
-fn least(value: f64, known: f64) -> f64 {
+fn branchless_min(value: f64, known: f64) -> f64 {
     if value < known { value } else { known }
 }
 
 /// `value` if it is more than `known`; otherwise, and where `value` is NaN, `known`.
 #[inline]
-fn largest(value: f64, known: f64) -> f64 {
+fn branchless_max(value: f64, known: f64) -> f64 {
     if known < value { value } else { known }
 }
 
 #[inline]
-fn sum(lanes: [f64; LANES]) -> f64 {
+fn sum_lanes(lanes: [f64; LANES]) -> f64 {
     (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
 }

@@ -13,7 +13,7 @@ use crate::location_privacy::arc_km;
 
 /// Exactness of the two sides of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PlacePrecision {
+pub enum PairPrecision {
     /// Exact places and floors on both sides: game servers, whose places are public.
     Exact,
     /// The searcher's own floors, with its cell of 1 degree, and published floors of the other side.
@@ -74,9 +74,9 @@ pub fn predict(
     fleet: &BeaconFleet,
     one: &CompletedVector,
     other: &CompletedVector,
-    condition: PlacePrecision,
+    condition: PairPrecision,
 ) -> Result<Prediction, PredictionUnavailable> {
-    if !one.is_of(fleet) || !other.is_of(fleet) {
+    if !one.was_completed_with_beacons_of(fleet) || !other.was_completed_with_beacons_of(fleet) {
         return Err(PredictionUnavailable::OtherFleet);
     }
     let constants = fleet.constants();
@@ -99,11 +99,11 @@ pub fn predict(
 }
 
 /// Constants of the interval in a condition.
-fn interval_constants(constants: &PredictorConstants, condition: PlacePrecision) -> &IntervalConstants {
+fn interval_constants(constants: &PredictorConstants, condition: PairPrecision) -> &IntervalConstants {
     match condition {
-        PlacePrecision::Exact => &constants.exact,
-        PlacePrecision::Search => &constants.search,
-        PlacePrecision::Queue => &constants.queue,
+        PairPrecision::Exact => &constants.exact,
+        PairPrecision::Search => &constants.search,
+        PairPrecision::Queue => &constants.queue,
     }
 }
 

@@ -29,13 +29,13 @@ pub struct PublishedVector {
     /// The weakest source of a floor.
     source: LatencyTrust,
     /// Lower bounds of its floors over straight paths.
-    excess: PathExcess,
+    excess: LeastPathExcess,
 }
 
 /// Lower bounds of the floors of a vector, which let searches skip parties that are too far. Each is the least excess over a
 /// straight path, rounded down; finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PathExcess {
+pub struct LeastPathExcess {
     /// Over the line that predictions use for near parties, milliseconds.
     pub near_ms: f32,
     /// Over what light takes in fiber, milliseconds.
@@ -53,7 +53,7 @@ impl PublishedVector {
         floors: Vec<PublishedFloor>,
         measured_at: UnixMs,
         source: LatencyTrust,
-        excess: PathExcess,
+        excess: LeastPathExcess,
     ) -> Option<Self> {
         let is_valid = (1..=PUBLISHED_FLOORS_MAX).contains(&floors.len())
             && excess.near_ms.is_finite()
@@ -68,12 +68,12 @@ impl PublishedVector {
     }
 
     /// Lower bounds of its floors.
-    pub fn excess(&self) -> PathExcess {
+    pub fn least_path_excess(&self) -> LeastPathExcess {
         self.excess
     }
 
     /// Whether it counts at `now`, for rules that trust floors of `trust`: it expires ten minutes after its oldest measurement.
-    pub fn counts_at(&self, now: UnixMs, trust: LatencyTrust) -> bool {
+    pub fn is_usable_at(&self, now: UnixMs, trust: LatencyTrust) -> bool {
         now.ms_since(self.measured_at) < PUBLISHED_VECTOR_LIFETIME_MS && self.source <= trust
     }
 
@@ -107,7 +107,7 @@ impl PublishedVector {
         let (&[FORMAT, source], times) = header.split_first_chunk::<2>()? else { return None };
         let (measured_at, excess) = times.split_first_chunk::<8>()?;
         let (near_ms, light_ms) = excess.split_first_chunk::<4>()?;
-        let excess = PathExcess {
+        let excess = LeastPathExcess {
             near_ms: f32::from_be_bytes(*near_ms),
             light_ms: f32::from_be_bytes(light_ms.try_into().ok()?),
         };
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    const EXCESS: PathExcess = PathExcess { near_ms: -3.5, light_ms: 4.25 };
+    const EXCESS: LeastPathExcess = LeastPathExcess { near_ms: -3.5, light_ms: 4.25 };
 
     fn any_vector() -> impl Strategy<Value = PublishedVector> {
         let floors = prop::collection::btree_map(any::<u32>(), any::<u16>(), 1..=PUBLISHED_FLOORS_MAX);
@@ -164,7 +164,7 @@ mod tests {
     fn published_vector_expires_ten_minutes_after_its_oldest_measurement() {
         let floors = vec![PublishedFloor { beacon_id: 1, steps: 3 }];
         let vector = PublishedVector::new(floors, UnixMs(1_000), LatencyTrust::Observed, EXCESS).unwrap();
-        let counts = |now_ms, trust| vector.counts_at(UnixMs(now_ms), trust);
+        let counts = |now_ms, trust| vector.is_usable_at(UnixMs(now_ms), trust);
         assert!(counts(600_999, LatencyTrust::Observed) && !counts(601_000, LatencyTrust::Observed));
         assert!(counts(1_000, LatencyTrust::Claimed) && !counts(1_000, LatencyTrust::Proven));
     }

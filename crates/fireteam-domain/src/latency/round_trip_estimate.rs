@@ -3,7 +3,7 @@
 
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::CompletedVector;
-use crate::latency::prediction::{PlacePrecision, Prediction, predict};
+use crate::latency::prediction::{PairPrecision, Prediction, predict};
 use crate::latency::{LatencyEndpoint, LatencyModel, has_common_region, round_trip_by_regions_or_distance};
 
 /// Party as one end of a prediction.
@@ -14,7 +14,7 @@ pub struct PredictionEnd<'a> {
     /// Floors of the party.
     pub vector: &'a CompletedVector,
     /// Exactness of the pair, by which the first of two ends decides.
-    pub condition: PlacePrecision,
+    pub condition: PairPrecision,
 }
 
 /// Party as one end of an estimate.

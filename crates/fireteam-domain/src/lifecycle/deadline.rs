@@ -55,7 +55,11 @@ pub fn placing_deadline(rules: &LifecycleRules, deadline: UnixMs, outages: &Outa
 }
 
 /// Time at which a match that has not begun is given up: the end of its ready check, or of the wait for a game server.
-pub fn before_play_deadline(rules: Option<&LifecycleRules>, current: &Match, outages: &OutageTimes) -> Option<UnixMs> {
+pub fn given_up_before_play_at(
+    rules: Option<&LifecycleRules>,
+    current: &Match,
+    outages: &OutageTimes,
+) -> Option<UnixMs> {
     match &current.stage {
         MatchStage::ReadyCheck { .. } => effective_deadline(rules, current, outages),
         MatchStage::Placing { deadline } | MatchStage::Confirming { deadline, .. } => {

@@ -2,7 +2,7 @@
 
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::AvoidTarget;
-use crate::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use crate::ruleset::teams::{AllocatorOfferSpec, GameServerOrder, HostingMode, HostingSpec, PlayerDataForHost};
 
 /// Minimum retention of an ended match, milliseconds: one hour. Clients that missed the end can still read it.
 pub const ENDED_MATCH_RETENTION_MS: u64 = 60 * 60 * 1000;
@@ -23,7 +23,7 @@ pub struct LifecycleRules {
 
 impl LifecycleRules {
     /// Settings for ending a match whose ruleset is unavailable. No other event may be applied with them.
-    pub fn without_ruleset() -> Self {
+    pub fn for_ending_without_ruleset() -> Self {
         let hosting = HostingSpec {
             mode: HostingMode::None,
             allocation_timeout_ms: 0,
@@ -31,7 +31,7 @@ impl LifecycleRules {
             confirm_ms: 0,
             host_loss_ms: 0,
             report_window_ms: 0,
-            choice: ServerChoice::BestScore,
+            choice: GameServerOrder::BestScore,
             max_round_trip_ms: None,
             allocation: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),

@@ -111,7 +111,7 @@ impl SideClaims {
         2 * others > self.claims.len()
     }
 
-    fn is_silent(&self) -> bool {
+    fn has_no_claims(&self) -> bool {
         self.claims.is_empty()
     }
 
@@ -123,7 +123,7 @@ impl SideClaims {
 /// Decides about the reports of a match. The order of `sides` is that of the ranks.
 pub fn decide_reports(sides: &[SideClaims], is_window_over: bool) -> ReportDecision {
     let is_complete = is_window_over || sides.iter().all(|side| !side.may_report_more);
-    if sides.iter().all(SideClaims::is_silent) {
+    if sides.iter().all(SideClaims::has_no_claims) {
         return if is_window_over { ReportDecision::Unreported } else { ReportDecision::Wait };
     }
     let dispute = if is_complete { ReportDecision::Disputed } else { ReportDecision::Wait };
@@ -138,7 +138,7 @@ pub fn decide_reports(sides: &[SideClaims], is_window_over: bool) -> ReportDecis
     if !is_window_over {
         return ReportDecision::Wait;
     }
-    let has_unheard_side = sides.iter().any(|side| side.is_silent() && !side.was_heard);
+    let has_unheard_side = sides.iter().any(|side| side.has_no_claims() && !side.was_heard);
     if has_unheard_side && favours_reporter(sides, ranks) {
         ReportDecision::Held(ranks.to_vec())
     } else {
@@ -151,7 +151,7 @@ fn favours_reporter(sides: &[SideClaims], ranks: &[u32]) -> bool {
     let rank_of = |index: usize| ranks.get(index).copied().unwrap_or(u32::MAX);
     let reporting = (0..sides.len()).filter(|index| sides[*index].majority_ranks() == Some(ranks)).map(rank_of);
     let best_reporting = reporting.min();
-    let mut silent = (0..sides.len()).filter(|index| sides[*index].is_silent()).map(rank_of);
+    let mut silent = (0..sides.len()).filter(|index| sides[*index].has_no_claims()).map(rank_of);
     best_reporting.is_some_and(|best| silent.any(|rank| best <= rank))
 }
 

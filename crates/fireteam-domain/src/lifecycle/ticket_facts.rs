@@ -20,7 +20,7 @@ pub trait TicketFacts {
 
     /// Whether a player had the chance to answer the ready check: the player's client, or the one that may answer for the
     /// player, received the match that the ticket is in, and was heard after that.
-    fn has_acknowledged(&self, id: TicketId, user: UserKey) -> bool;
+    fn has_acknowledged_ready_check(&self, id: TicketId, user: UserKey) -> bool;
 
     /// Outages, which extend deadlines.
     fn outages(&self) -> &OutageTimes {
@@ -29,7 +29,7 @@ pub trait TicketFacts {
 
     /// Deadlines up to this time, at most `now`, are enforced. It is earlier while another server, through which players may
     /// have been unable to meet a later deadline, may have died since.
-    fn enforced_until(&self, now: UnixMs) -> UnixMs {
+    fn deadlines_enforced_until(&self, now: UnixMs) -> UnixMs {
         now
     }
 }

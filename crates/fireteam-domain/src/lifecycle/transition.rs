@@ -168,20 +168,20 @@ fn apply_response(
 
 /// Users who did not accept although they had the chance to answer, in the order of the match's players. None if an outage
 /// interrupted the ready check: their clients may not have found a server again before it ended.
-fn silent_users(current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Vec<UserKey> {
+fn users_without_response(current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Vec<UserKey> {
     if tickets.outages().has_interrupted(current.proposed_at, now) {
         return Vec::new();
     }
     let players = current.tickets.iter().flat_map(|ticket| ticket.players.iter().map(move |player| (ticket, player)));
     let silent = players.filter(|(ticket, player)| {
-        player.accepted != Some(true) && tickets.has_acknowledged(ticket.ticket_id, player.user)
+        player.accepted != Some(true) && tickets.has_acknowledged_ready_check(ticket.ticket_id, player.user)
     });
     silent.map(|(_, player)| player.user).collect()
 }
 
 /// Whether the deadline of the stage has passed and is enforced.
 fn is_deadline_over(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> bool {
-    let enforced_until = tickets.enforced_until(now);
+    let enforced_until = tickets.deadlines_enforced_until(now);
     effective_deadline(Some(rules), current, tickets.outages()).is_some_and(|deadline| deadline <= enforced_until)
 }
 
@@ -197,7 +197,7 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
     }
     match current.stage {
         MatchStage::ReadyCheck { .. } => Transition {
-            penalized_users: silent_users(current, tickets, now),
+            penalized_users: users_without_response(current, tickets, now),
             ..end_match(rules, current, MatchEndReason::NotAcceptedInTime, now)
         },
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),

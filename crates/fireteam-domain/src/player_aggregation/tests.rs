@@ -30,7 +30,7 @@ fn aggregate(
     value_type: ValueType,
     values: &[Option<AttributeValue>],
 ) -> Option<AttributeValue> {
-    let missing_member = if skips { MissingMember::Skip } else { MissingMember::Missing };
+    let missing_member = if skips { MissingMemberPolicy::Skip } else { MissingMemberPolicy::Missing };
     aggregate_attribute_of_players(PlayerAggregation { function, missing_member }, NAME, value_type, &party(values))
 }
 

@@ -45,7 +45,7 @@ impl Meeting {
     }
 
     /// Sort key by the start.
-    pub(super) fn start_order(self) -> (u64, UserKey) {
+    pub(super) fn start_sort_key(self) -> (u64, UserKey) {
         (self.start_and_team, self.other_user)
     }
 }
@@ -90,7 +90,7 @@ impl UserMeetings {
     }
 
     /// Meetings with `other`, earliest first.
-    fn with(&self, other: UserKey) -> &[Meeting] {
+    fn all_with(&self, other: UserKey) -> &[Meeting] {
         let rest = &self.0[self.0.partition_point(|meeting| meeting.other_user < other)..];
         let count = rest.iter().take_while(|meeting| meeting.other_user == other).count();
         &rest[..count]
@@ -151,7 +151,7 @@ impl PastMatches {
 
     /// Start of the latest match that two users played as opponents or, with `same_team`, as teammates.
     pub fn last_started_at(&self, one: UserKey, other: UserKey, same_team: bool) -> Option<UnixMs> {
-        let met = self.meetings_of(one).with(other).iter().rev();
+        let met = self.meetings_of_user_or_empty(one).all_with(other).iter().rev();
         met.copied().find(|meeting| meeting.same_team() == same_team).map(Meeting::started_at)
     }
 
@@ -164,7 +164,7 @@ impl PastMatches {
             let is_first = move |meeting: &&Meeting| {
                 user <= meeting.other_user || !self.meetings_by_user.contains_key(&meeting.other_user)
             };
-            self.meetings_of(user).0.iter().filter(is_first).map(move |meeting| PlayedPair {
+            self.meetings_of_user_or_empty(user).0.iter().filter(is_first).map(move |meeting| PlayedPair {
                 user,
                 other_user: meeting.other_user,
                 same_team: meeting.same_team(),
@@ -178,7 +178,7 @@ impl PastMatches {
         self.meetings_by_user.get(&user)
     }
 
-    fn meetings_of(&self, user: UserKey) -> &UserMeetings {
+    fn meetings_of_user_or_empty(&self, user: UserKey) -> &UserMeetings {
         self.meetings_of_user(user).unwrap_or(&NO_MEETINGS)
     }
 
@@ -206,14 +206,16 @@ impl AvoidanceReasons {
             ..Self::default()
         };
         if !past_matches.is_empty() {
-            one.users.iter().for_each(|&user| reasons.add_meetings(past_matches.meetings_of(user), other.users));
+            one.users
+                .iter()
+                .for_each(|&user| reasons.add_meetings(past_matches.meetings_of_user_or_empty(user), other.users));
         }
         reasons
     }
 
     /// Adds the meetings of one user with the users of the other party.
     pub(super) fn add_meetings(&mut self, meetings: &UserMeetings, met_users: &[UserKey]) {
-        for meeting in met_users.iter().flat_map(|&other| meetings.with(other)) {
+        for meeting in met_users.iter().flat_map(|&other| meetings.all_with(other)) {
             let last = &mut self.last_started_at[usize::from(meeting.same_team())];
             *last = (*last).max(Some(meeting.started_at()));
         }

@@ -9,12 +9,12 @@ mod seating;
 
 use std::borrow::Cow;
 
-use crate::filter::{AdvertisementView, AvoidedAdverts, Refusal, Searcher, SessionView, admit_advertisement};
+use crate::filter::{AdvertisementView, AdvertsOfAvoidedPlayers, Refusal, Searcher, SessionView, admit_advertisement};
 use crate::id::{AdvertisementId, UserKey};
 use crate::probe_result::ProbeResults;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::backfill::open_roles::SeatedRoles;
-use crate::queue::backfill::seating::{OpenSeatsOfSession, Seating};
+use crate::queue::backfill::seating::{Seating, SeatingInput};
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::{PassState, PassTicket};
@@ -70,7 +70,7 @@ pub(super) fn fill_open_sessions<'a>(
 
 /// Team that a ticket may join.
 #[derive(Clone, Copy)]
-struct JoinedTeam {
+struct CandidateTeam {
     team: u16,
     quality: f64,
     /// Sum of the positions of its players' roles in their lists.
@@ -79,7 +79,7 @@ struct JoinedTeam {
     room: u16,
 }
 
-impl JoinedTeam {
+impl CandidateTeam {
     /// Among matches of equal quality the roles that are wanted more, then the more even match, then the team with most open seats,
     /// which comes first.
     fn is_better_than(&self, best: &Self) -> bool {
@@ -117,7 +117,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     /// `None` if the teams of the ruleset have no room for the players of the session.
     fn new(pass_state: &'h PassState<'a>, session: &'a OpenSession) -> Option<Self> {
         let (teams, queue) = (pass_state.input.teams, pass_state.input.queue);
-        let seats = OpenSeatsOfSession { open: session.open_seats, split_evenly: depends_on_teams(&queue.quality) };
+        let seats = SeatingInput { open: session.open_seats, split_evenly: depends_on_teams(&queue.quality) };
         let mut parties = Cow::Borrowed(&*session.parties);
         let (seating, party_teams) = Seating::new(teams, &parties, seats).or_else(|| {
             parties = Cow::Owned(session.parties.iter().flat_map(SeatedParty::parties_of_one).collect());
@@ -157,17 +157,17 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     /// Adds a ticket to the team for which the match is best, or returns the rule that refuses it.
     fn try_add(&mut self, row: u32) -> Result<(), Refusal> {
         self.check_rules(row)?;
-        self.check_place(row)?;
+        self.check_region_and_round_trip(row)?;
         for (other, _) in self.joining() {
             self.pass_state.check_pair(other, row)?;
         }
-        let rows: Vec<u32> = self.rows_with(row).collect();
+        let rows: Vec<u32> = self.joining_rows_with(row).collect();
         self.pass_state.choose_values(&rows, Some(self.session.advertisement.id))?;
         let prepared = self.ticket(row).prepared;
         let mut refusal = Refusal::NotEnoughSeats;
-        let mut best: Option<JoinedTeam> = None;
+        let mut best: Option<CandidateTeam> = None;
         for team in self.seating.teams_with_room(prepared.player_count) {
-            if self.is_kept_apart(row, team) {
+            if self.is_kept_out_of_team(row, team) {
                 continue;
             }
             let Some(quality) = self.quality_with(row, team) else {
@@ -179,13 +179,18 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 continue;
             };
             let gap = self.seating.rating_gap_if_guests_join(team, &prepared.player_ratings);
-            let joined = JoinedTeam { team, quality, role_cost, gap, room: self.seating.open_seats_in_team(team) };
+            let joined = CandidateTeam { team, quality, role_cost, gap, room: self.seating.open_seats_in_team(team) };
             if best.is_none_or(|best| joined.is_better_than(&best)) {
                 best = Some(joined);
             }
         }
-        let JoinedTeam { team, quality, .. } = best.ok_or(refusal)?;
-        self.seating.seat_guests(team, &prepared.ticket.player_ratings, &prepared.player_ratings, &prepared.users);
+        let CandidateTeam { team, quality, .. } = best.ok_or(refusal)?;
+        self.seating.seat_guests_in_team(
+            team,
+            &prepared.ticket.player_ratings,
+            &prepared.player_ratings,
+            &prepared.users,
+        );
         self.joining_teams[usize::from(team)].push((row, Vec::new()));
         self.quality = quality;
         Ok(())
@@ -217,13 +222,18 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     }
 
     /// Whether an avoidance rule keeps a ticket out of a team.
-    fn is_kept_apart(&self, row: u32, team: u16) -> bool {
+    fn is_kept_out_of_team(&self, row: u32, team: u16) -> bool {
         let mut guests = self.joining_teams[usize::from(team)].iter();
         guests.any(|(other, _)| self.pass_state.must_be_in_different_teams(*other, row))
-            || self.avoidance_with(row, self.seating.users_in(team), &[]).separate_teams
+            || self.meeting_restriction_with(row, self.seating.users_in(team), &[]).separate_teams
     }
 
-    fn avoidance_with(&self, row: u32, users: &[UserKey], blocked_users: &[UserKey]) -> avoidance::MeetingRestriction {
+    fn meeting_restriction_with(
+        &self,
+        row: u32,
+        users: &[UserKey],
+        blocked_users: &[UserKey],
+    ) -> avoidance::MeetingRestriction {
         let input = self.pass_state.input;
         let players = AvoidanceSide { users, blocked_users };
         let side = self.ticket(row).avoidance_side();
@@ -245,7 +255,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             users: &ticket.prepared.users,
             caller: None,
             excluded_ids: &[],
-            avoided: AvoidedAdverts::default(),
+            avoided: AdvertsOfAvoidedPlayers::default(),
             probes: ProbeResults::default(),
             predictor: None,
             waited_ms,
@@ -265,7 +275,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             same.then_some(()).ok_or(Refusal::NoCommonRegion)?;
         }
         self.party_ratings.iter().try_for_each(|&rating| self.check_rating(ticket, rating))?;
-        let verdict = self.avoidance_with(row, &self.users, &self.session.blocked_users);
+        let verdict = self.meeting_restriction_with(row, &self.users, &self.session.blocked_users);
         (!verdict.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
     }
 
@@ -285,7 +295,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             let bucket = window::bucket_of(window, rating);
             let party_side =
                 BucketRange { bucket, center: bucket, range: window::range_at(window, rating, since, now) };
-            window::windows_may_meet(window, ticket.bucket_range(), party_side)
+            window::windows_satisfy_pair_rule(window, ticket.bucket_range(), party_side)
                 .then_some(())
                 .ok_or(Refusal::RatingWindow)?;
         }
@@ -293,12 +303,12 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     }
 
     /// Checks that the session is where its joining tickets would play: in the region that they agree on, and not too far.
-    fn check_place(&self, row: u32) -> Result<(), Refusal> {
+    fn check_region_and_round_trip(&self, row: u32) -> Result<(), Refusal> {
         let input = self.pass_state.input;
         let ticket = self.ticket(row);
         let view = ticket.waiting_session.session;
         let party = view.as_estimate_end();
-        if placement::session_exceeds_round_trip_limit(input.ruleset, party, &self.session.advertisement.session) {
+        if placement::round_trip_to_session_exceeds_limit(input.ruleset, party, &self.session.advertisement.session) {
             return Err(Refusal::NoCommonRegion);
         }
         let (Some(mode), Some(own)) = (input.queue.regions, self.region) else { return Ok(()) };
@@ -310,7 +320,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 let regions = &ticket.reachable_regions;
                 !regions.has_measurements || regions.round_trips.iter().any(|trip| names.name(trip.0) == own)
             }
-            RegionUse::Quality { .. } => match self.region_with(mode, row) {
+            RegionUse::Quality { .. } => match self.agreed_region_with(mode, row) {
                 RegionChoice::Chosen(agreed, _) => agreed == own,
                 RegionChoice::NoCommonRegion | RegionChoice::Unrestricted => true,
             },
@@ -319,12 +329,12 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     }
 
     /// Region that the joining tickets and one more agree on.
-    fn region_with(&self, mode: RegionUse, row: u32) -> RegionChoice<'a> {
-        let members: Vec<_> = self.rows_with(row).map(|row| &self.ticket(row).reachable_regions).collect();
+    fn agreed_region_with(&self, mode: RegionUse, row: u32) -> RegionChoice<'a> {
+        let members: Vec<_> = self.joining_rows_with(row).map(|row| &self.ticket(row).reachable_regions).collect();
         region::choose_region(mode, &self.pass_state.region_names, &members)
     }
 
-    fn rows_with(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
+    fn joining_rows_with(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
         self.joining().map(|(other, _)| other).chain([row])
     }
 
@@ -338,15 +348,15 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             self.seating.placeholders_for_open_seats(team, &self.ticket(row).prepared.ticket.player_ratings);
         let stand_ins: Vec<Vec<PlayerRating>> =
             stand_ins.iter().map(|&count| vec![rating; usize::from(count)]).collect();
-        let mut members: Vec<PartyQualityInput<'_>> = self.seated_members();
+        let mut members: Vec<PartyQualityInput<'_>> = self.seated_quality_inputs();
         let joining = self.joining().chain([(row, team)]);
         members.extend(joining.map(|(row, team)| self.ticket(row).quality_input(team)));
         if depends_on_teams(&queue.quality) {
             let with_stand_ins = stand_ins.iter().zip(0_u16..).filter(|(players, _)| !players.is_empty());
-            members.extend(
-                with_stand_ins
-                    .map(|(players, team)| PartyQualityInput { player_ratings: players, ..self.session_member(team) }),
-            );
+            members.extend(with_stand_ins.map(|(players, team)| PartyQualityInput {
+                player_ratings: players,
+                ..self.quality_input_without_players(team)
+            }));
         }
         let costs = self.avoidance_cost(row) + self.region_cost(row);
         let quality =
@@ -355,12 +365,12 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     }
 
     /// The players of the session as members of the match. It has waited once, for any number of parties.
-    fn seated_members(&self) -> Vec<PartyQualityInput<'_>> {
+    fn seated_quality_inputs(&self) -> Vec<PartyQualityInput<'_>> {
         let since = self.session.advertisement.advertised_since;
         let waited_ms = self.pass_state.input.now.ms_since(since);
         // Soft filters compare sessions: the seated parties are one.
         if let QualitySpec::SoftScore { .. } | QualitySpec::Any = self.pass_state.input.queue.quality {
-            return vec![PartyQualityInput { waited_ms, ..self.session_member(0) }];
+            return vec![PartyQualityInput { waited_ms, ..self.quality_input_without_players(0) }];
         }
         let mut members = Vec::with_capacity(self.parties.len());
         for (party, &team) in self.parties.iter().zip(&self.party_teams) {
@@ -369,14 +379,14 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 player_ratings: party.ratings().unwrap_or_default(),
                 leaderboard_position: party.leaderboard_position,
                 waited_ms: if members.is_empty() { waited_ms } else { 0 },
-                ..self.session_member(team)
+                ..self.quality_input_without_players(team)
             });
         }
         members
     }
 
     /// Member of the session without players.
-    fn session_member(&self, team: u16) -> PartyQualityInput<'a> {
+    fn quality_input_without_players(&self, team: u16) -> PartyQualityInput<'a> {
         let session = &self.session.advertisement.session;
         PartyQualityInput {
             session: SessionView {
@@ -398,7 +408,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     /// guest.
     fn avoidance_cost(&self, row: u32) -> f64 {
         let input = self.pass_state.input;
-        let rows: Vec<u32> = self.rows_with(row).collect();
+        let rows: Vec<u32> = self.joining_rows_with(row).collect();
         let players = AvoidanceSide { users: &self.users, blocked_users: &self.session.blocked_users };
         let cost_of = |rule| {
             let cost = |one, other| avoidance::avoidance_rule_cost(rule, input.past_matches, one, other, input.now);
@@ -416,8 +426,8 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     /// Quality cost of the round trips of the guests.
     fn region_cost(&self, row: u32) -> f64 {
         let Some(mode @ RegionUse::Quality { .. }) = self.pass_state.input.queue.regions else { return 0.0 };
-        let members: Vec<_> = self.rows_with(row).map(|row| &self.ticket(row).reachable_regions).collect();
-        region::region_cost(mode, self.region_with(mode, row), &members)
+        let members: Vec<_> = self.joining_rows_with(row).map(|row| &self.ticket(row).reachable_regions).collect();
+        region::region_cost(mode, self.agreed_region_with(mode, row), &members)
     }
 }
 

@@ -20,7 +20,7 @@ pub use crate::queue::explain::explanation::{
 
 /// Ticket to explain, with limits.
 #[derive(Clone, Copy, Debug)]
-pub struct TicketToExplain {
+pub struct ExplainQuery {
     /// Ticket to explain; one of the tickets of the pass.
     pub ticket_id: TicketId,
     /// Maximum number of near misses in the answer.
@@ -33,7 +33,7 @@ pub struct TicketToExplain {
 const CANDIDATES_MAX: usize = 512;
 
 /// Explains a ticket. Returns `None` if it is not among the tickets of the pass.
-pub fn explain_ticket(input: &PassInput<'_>, query: &TicketToExplain) -> Option<Explanation> {
+pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Explanation> {
     let pass_state = PassState::new(input);
     let index = pass_state.tickets.iter().position(|ticket| ticket.prepared.ticket.id == query.ticket_id)?;
     let row = index as u32;
@@ -72,7 +72,7 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &TicketToExplain) -> Option<
         matches_now,
         smallest_relaxation: relaxations.next(),
         other_relaxations: relaxations.collect(),
-        truncated: trial.is_truncated() || candidates.len() + 1 < pass_state.tickets.len(),
+        truncated: trial.is_out_of_pair_checks() || candidates.len() + 1 < pass_state.tickets.len(),
     })
 }
 

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use crate::attribute::AttributeValue;
 use crate::filter::{
-    Refusal, RefusingSide, WaitingSession, admit_mutually_by_wishes, admit_queue_parties_by_filter, measure_between,
-    measure_for_limit,
+    Refusal, RefusingSide, WaitingSession, admit_mutually_by_wishes, admit_queue_parties_by_one_filter,
+    measure_between, measure_for_limit,
 };
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::order::ordered_bits;
 use crate::ruleset::{
-    HardFilter, HardMissingPolicy, HardRule, InFilterListSource, Ruleset, SoftFilter, SoftFilterDistance,
+    HardFilter, HardMissingPolicy, HardRule, InFilterListSource, Ruleset, SoftFilter, SoftFilterObjective,
 };
 use crate::score::term_of_distance;
 
@@ -148,7 +148,7 @@ impl<'a> FilterColumns<'a> {
                         return refuse(side);
                     }
                 }
-                ColumnRule::EvaluatePerPair => admit_queue_parties_by_filter(
+                ColumnRule::EvaluatePerPair => admit_queue_parties_by_one_filter(
                     self.ruleset,
                     *filter_index,
                     &self.waiting_sessions[here],
@@ -234,7 +234,8 @@ fn build_column_rule(
     waiting_sessions: &[WaitingSession<'_>],
 ) -> ColumnRule {
     let admits = |one: usize, other: usize| {
-        admit_queue_parties_by_filter(ruleset, filter_index, &waiting_sessions[one], &waiting_sessions[other]).is_ok()
+        admit_queue_parties_by_one_filter(ruleset, filter_index, &waiting_sessions[one], &waiting_sessions[other])
+            .is_ok()
     };
     match hard.rule {
         HardRule::Within { measure, expansion, reciprocal_percent } => {
@@ -287,10 +288,10 @@ fn build_column_rule(
 
 fn build_soft_column(filter: &SoftFilter, waiting_sessions: &[WaitingSession<'_>]) -> SoftFilterColumn {
     match (filter.mode, filter.measure) {
-        (SoftFilterDistance::Difference, Measure::AttributeDifference(index)) => {
+        (SoftFilterObjective::Difference, Measure::AttributeDifference(index)) => {
             SoftFilterColumn::Difference(number_column(waiting_sessions, index, |it| filter.normalize(it)))
         }
-        (SoftFilterDistance::LowerIsBetter, Measure::AttributeDifference(index)) => {
+        (SoftFilterObjective::LowerIsBetter, Measure::AttributeDifference(index)) => {
             SoftFilterColumn::CandidateValue(number_column(waiting_sessions, index, |it| filter.normalize(it)))
         }
         (_, measure) => SoftFilterColumn::PairMeasure(PairMeasure::new(measure, waiting_sessions)),

@@ -11,7 +11,7 @@ use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::quality::{self, PartyQualityInput, QualityVerdict};
 use crate::queue::ticket::PlayerRating;
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, NarrowerOrWiderBound, QualitySpec, RatingWindow, RegionUse, SelectionOrder,
+    AvoidStrictness, AvoidTarget, MaxRangeCombination, QualitySpec, RatingWindow, RegionUse, SelectionOrder,
     WindowClock, WindowPairRule,
 };
 
@@ -22,7 +22,7 @@ fn waiting_session<'a>(input: &PassInput<'_>, prepared: &'a PreparedTicket) -> W
         locality: session.locality,
         region_latencies: &session.region_latencies,
         wishes: session.wishes(),
-        prediction: prepared.prediction_end_at(input.now),
+        prediction: prepared.as_prediction_end(input.now),
     };
     WaitingSession { session: view, waited_ms: input.now.ms_since(prepared.ticket.entered_at) }
 }
@@ -70,8 +70,8 @@ pub(super) fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, othe
             .map(|percent| (prepared.party_rating * percent / 100.0 / window.bucket_width).floor() as u64);
         let bounds: Vec<u64> = window.max.map(u64::from).into_iter().chain(share).collect();
         let bound = match window.combine {
-            NarrowerOrWiderBound::Smaller => bounds.iter().min(),
-            NarrowerOrWiderBound::Larger => bounds.iter().max(),
+            MaxRangeCombination::Smaller => bounds.iter().min(),
+            MaxRangeCombination::Larger => bounds.iter().max(),
         };
         let range = bound.map_or(grown, |bound| grown.min(*bound)) as f64;
         let factor = input.queue.satisfaction.map_or(1.0, |spec| if prepared.frustrated { spec.widen } else { 1.0 });

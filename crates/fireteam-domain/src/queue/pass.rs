@@ -28,7 +28,7 @@ pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
 
 /// Runs a pass over a queue of which `evaluated` had no match, and which others have entered since. The tickets in `evaluated` must be in
 /// the input, unchanged. It makes the same matches as [`run_pass`], but examines only windows that the newcomers may have changed.
-pub fn run_pass_of_newcomers(input: &PassInput<'_>, evaluated: &QueueWithoutMatches) -> PassOutcome {
+pub fn run_incremental_pass(input: &PassInput<'_>, evaluated: &QueueWithoutMatches) -> PassOutcome {
     run_gated_pass(input, Some(evaluated))
 }
 

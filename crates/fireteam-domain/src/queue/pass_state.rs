@@ -172,7 +172,7 @@ impl<'a> PassState<'a> {
                 .ok_or(Refusal::NoCommonRegion)?;
         }
         if let Some(window) = &queue.window {
-            window::windows_may_meet(window, one.bucket_range(), other.bucket_range())
+            window::windows_satisfy_pair_rule(window, one.bucket_range(), other.bucket_range())
                 .then_some(())
                 .ok_or(Refusal::RatingWindow)?;
         }
@@ -286,7 +286,7 @@ fn prepare_pass_ticket<'a>(
         locality: session.locality,
         region_latencies: &session.region_latencies,
         wishes: session.wishes(),
-        prediction: prepared.prediction_end_at(input.now),
+        prediction: prepared.as_prediction_end(input.now),
     };
     let reachable = |rule| {
         region::reachable_regions(

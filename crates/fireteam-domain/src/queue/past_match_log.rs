@@ -100,7 +100,8 @@ impl PastMatchLog {
         for (user, meeting) in removed.meetings() {
             let Some(meetings) = self.meetings_by_user.get_mut(&user) else { continue };
             // Two matches with the same users and start have equal entries; either may be removed.
-            if let Ok(index) = meetings.binary_search_by_key(&meeting.start_order(), |existing| existing.start_order())
+            if let Ok(index) =
+                meetings.binary_search_by_key(&meeting.start_sort_key(), |existing| existing.start_sort_key())
             {
                 meetings.remove(index);
             }
@@ -108,7 +109,7 @@ impl PastMatchLog {
                 self.meetings_by_user.remove(&user);
             }
         }
-        self.remove_plays(&removed);
+        self.remove_played_values(&removed);
         for (counts, _) in self.match_counts_by_start.iter_mut().zip(removed.pair_kinds()).filter(|(_, has)| *has) {
             if let Some(count) = counts.get_mut(&removed.started_at) {
                 *count -= 1;
@@ -120,7 +121,7 @@ impl PastMatchLog {
     }
 
     /// Removes what the players of a match played in it.
-    fn remove_plays(&mut self, removed: &LoggedMatch) {
+    fn remove_played_values(&mut self, removed: &LoggedMatch) {
         for value in &removed.chosen {
             for (user, _) in &removed.users {
                 let Some(plays) = self.plays_by_user.get_mut(user) else { continue };
@@ -216,7 +217,7 @@ impl PastMatchLog {
         added.users.iter().for_each(|(user, _)| self.waiting.mark_changed(*user));
         for (user, meeting) in added.meetings() {
             let meetings = self.meetings_by_user.entry(user).or_default();
-            let index = meetings.partition_point(|existing| existing.start_order() < meeting.start_order());
+            let index = meetings.partition_point(|existing| existing.start_sort_key() < meeting.start_sort_key());
             meetings.insert(index, meeting);
         }
         for value in &added.chosen {

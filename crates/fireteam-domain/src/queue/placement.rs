@@ -10,9 +10,9 @@ use crate::id::{AdvertisementId, MatchId};
 use crate::latency::LatencyEndpoint;
 use crate::latency::round_trip_estimate::{EstimateEnd, PredictionEnd, estimated_round_trip_ms};
 use crate::ruleset::Ruleset;
-use crate::ruleset::probing::LatencySource;
+use crate::ruleset::probing::LatencyEstimatePolicy;
 use crate::ruleset::queue::RegionUse;
-use crate::ruleset::teams::ServerChoice;
+use crate::ruleset::teams::GameServerOrder;
 use crate::session::{RegionLatency, Session};
 
 /// Game server with enough open seats that the ruleset's filters admit.
@@ -123,18 +123,22 @@ fn sort_key(
         return Err(PlacementProblem::TooFar);
     }
     let choice = match ruleset.hosting.choice {
-        ServerChoice::BestScore => candidate.score,
-        ServerChoice::Closest => slowest_ms.unwrap_or(f64::INFINITY),
-        ServerChoice::Emptiest => -f64::from(candidate.open_seats),
-        ServerChoice::Fullest => f64::from(candidate.open_seats),
+        GameServerOrder::BestScore => candidate.score,
+        GameServerOrder::Closest => slowest_ms.unwrap_or(f64::INFINITY),
+        GameServerOrder::Emptiest => -f64::from(candidate.open_seats),
+        GameServerOrder::Fullest => f64::from(candidate.open_seats),
     };
     let region_is_unknown = to_place.region.is_some() && server_region.is_none();
     let is_silent = candidate.is_silent;
-    Ok(SortKey { is_silent, region_is_unknown, choice, spread: spread(to_place.id, candidate.id) })
+    Ok(SortKey { is_silent, region_is_unknown, choice, spread: tie_break_hash(to_place.id, candidate.id) })
 }
 
 /// Whether a session is farther from a party than the ruleset allows, as far as the round trip is known.
-pub(super) fn session_exceeds_round_trip_limit(ruleset: &Ruleset, party: EstimateEnd<'_>, session: &Session) -> bool {
+pub(super) fn round_trip_to_session_exceeds_limit(
+    ruleset: &Ruleset,
+    party: EstimateEnd<'_>,
+    session: &Session,
+) -> bool {
     exceeds_limit(ruleset, slowest_round_trip_ms(ruleset, &[party], session, None))
 }
 
@@ -164,7 +168,7 @@ fn slowest_round_trip_ms(
     session: &Session,
     prediction: Option<PredictionEnd<'_>>,
 ) -> Option<f64> {
-    let predicts = ruleset.probing.source == LatencySource::PredictedV1;
+    let predicts = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
     let region = region_of_server(ruleset, session).filter(|_| predicts);
     let endpoint = LatencyEndpoint { locality: session.locality, region_latencies: &session.region_latencies };
     let server = EstimateEnd { endpoint, prediction };
@@ -180,7 +184,7 @@ fn slowest_round_trip_ms(
 }
 
 /// Order of servers of equal rank: another one for each match, and the same at each attempt.
-fn spread(match_id: MatchId, server: AdvertisementId) -> u64 {
+fn tie_break_hash(match_id: MatchId, server: AdvertisementId) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     (match_id.as_bytes(), server.as_bytes()).hash(&mut hasher);
     hasher.finish()

@@ -9,8 +9,8 @@ use crate::latency::round_trip_estimate::PredictionEnd;
 use crate::player_details;
 use crate::queue::rating_group::group_of_rating;
 use crate::queue::ticket::Ticket;
-use crate::queue::ticket_vector::TicketVector;
-use crate::queue::user_filter::UserFilter;
+use crate::queue::ticket_vector::TicketBeaconVector;
+use crate::queue::user_filter::UserBloomFilter;
 use crate::queue::window::bucket_of;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{FrustratedPlayerSpec, QueueSpec};
@@ -35,7 +35,7 @@ pub struct PreparedTicket {
     pub frustrated: bool,
     /// Its completed beacon vector, if the ruleset predicts round trips and the ticket has a vector that counts. The engine sets it
     /// before each pass.
-    pub vector: Option<Arc<TicketVector>>,
+    pub vector: Option<Arc<TicketBeaconVector>>,
     /// Number of players.
     pub player_count: u16,
     /// Its users, sorted.
@@ -43,7 +43,7 @@ pub struct PreparedTicket {
     /// Users whom its players have blocked, sorted: those sent with the ticket, and those in durable block lists.
     pub blocked_users: Arc<[UserKey]>,
     /// Filter for `blocked_users`, of which there may be thousands.
-    pub blocked_filter: UserFilter,
+    pub blocked_filter: UserBloomFilter,
     /// Index of its rating group; 0 without groups.
     pub rating_group: u16,
     /// Rating bucket; 0 without a window.
@@ -68,7 +68,7 @@ impl PreparedTicket {
             vector: None,
             player_count: ticket.session.player_count(),
             blocked_users: ticket.blocked_users.as_slice().into(),
-            blocked_filter: UserFilter::new(&ticket.blocked_users),
+            blocked_filter: UserBloomFilter::new(&ticket.blocked_users),
             users: ticket.session.sorted_users().into(),
             rating_group: queue.groups.as_ref().map_or(0, |groups| group_of_rating(groups, party_rating)),
             rating_bucket: queue.window.as_ref().map_or(0, |window| bucket_of(window, party_rating)),
@@ -92,8 +92,8 @@ impl PreparedTicket {
     }
 
     /// The party as one end of a prediction, unless its vector has expired by `now`.
-    pub fn prediction_end_at(&self, now: UnixMs) -> Option<PredictionEnd<'_>> {
-        self.vector.as_ref().filter(|vector| now < vector.expires_at).map(|vector| vector.prediction_end())
+    pub fn as_prediction_end(&self, now: UnixMs) -> Option<PredictionEnd<'_>> {
+        self.vector.as_ref().filter(|vector| now < vector.expires_at).map(|vector| vector.prediction_input())
     }
 
     /// Users whom its players have blocked, if `durable` are those in their durable block lists, sorted; `None` if they have not
@@ -110,7 +110,7 @@ impl PreparedTicket {
 
     /// The ticket with other blocked users, sorted.
     pub fn with_blocked_users(self, blocked: Vec<UserKey>) -> Self {
-        Self { blocked_filter: UserFilter::new(&blocked), blocked_users: blocked.into(), ..self }
+        Self { blocked_filter: UserBloomFilter::new(&blocked), blocked_users: blocked.into(), ..self }
     }
 
     /// The ticket, with the limits of a party that counts as frustrated by the ruleset's own rule, or with its usual limits.

@@ -12,7 +12,7 @@ use crate::ruleset::rating::EqualWidthRatingCategories;
 use crate::score::worse_of_both_scores;
 
 pub use crate::queue::quality::input::PartyQualityInput;
-pub use crate::queue::quality::similarity::{min_mean_category_similarity, min_similarity_to_mean};
+pub use crate::queue::quality::similarity::{min_player_category_similarity, min_similarity_to_mean};
 pub use crate::queue::quality::win_probability::{relative_draw_probability_of_match, win_probabilities};
 
 /// Quality of a match, and whether it suffices.
@@ -66,12 +66,12 @@ pub fn base_quality<'m>(ruleset: &Ruleset, quality: &QualitySpec, members: &[Par
         QualitySpec::Any => 0.0,
         QualitySpec::SoftScore { .. } => -worst_pair_score(ruleset, members),
         QualitySpec::LeaderboardGauss { sigma, scale, .. } => {
-            leaderboard_quality(sigma, scale, members.iter().map(|it| it.leaderboard_position))
+            leaderboard_spread_quality(sigma, scale, members.iter().map(|it| it.leaderboard_position))
         }
         QualitySpec::AverageSimilarity { rating_span, .. } => min_similarity_to_mean(rating_span, all_ratings(members)),
         QualitySpec::CategorySimilarity { categories, category_width, divisor, curve, .. } => {
             let of_queue = EqualWidthRatingCategories { count: categories, width: category_width, from: 0.0 };
-            min_mean_category_similarity(
+            min_player_category_similarity(
                 divisor,
                 curve,
                 all_ratings(members).map(|rating| of_queue.category_index_of_rating(rating)),
@@ -140,7 +140,7 @@ fn worst_pair_score(ruleset: &Ruleset, members: &[PartyQualityInput<'_>]) -> f64
 
 /// Quality by the best and the worst leaderboard position of a match. A ticket without a position gives 0, so it
 /// matches only by its wait bonus.
-pub fn leaderboard_quality(sigma: f64, scale: f64, positions: impl IntoIterator<Item = Option<f64>>) -> f64 {
+pub fn leaderboard_spread_quality(sigma: f64, scale: f64, positions: impl IntoIterator<Item = Option<f64>>) -> f64 {
     let (mut best, mut worst) = (f64::INFINITY, f64::NEG_INFINITY);
     for position in positions {
         let Some(position) = position else { return 0.0 };

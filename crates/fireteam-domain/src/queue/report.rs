@@ -88,12 +88,12 @@ pub(super) fn next_change_at(
 /// Whether a rule or the quality of the pass depends on round trips between tickets.
 fn reads_latency(pass_state: &PassState<'_>) -> bool {
     let PassInput { ruleset, queue, .. } = *pass_state.input;
-    let limits = || ruleset.hard_filters.iter().any(|filter| measures_latency(&filter.rule));
+    let limits = || ruleset.hard_filters.iter().any(|filter| is_latency_limit(&filter.rule));
     let scores = || ruleset.soft_filters.iter().any(|filter| filter.measure == Measure::Latency);
     let is_score = matches!(queue.quality, QualitySpec::SoftScore { .. });
     limits() || (is_score && scores()) || pass_state.filter_columns.has_wishes()
 }
 
-fn measures_latency(rule: &HardRule) -> bool {
+fn is_latency_limit(rule: &HardRule) -> bool {
     matches!(rule, HardRule::Within { measure: Measure::Latency, .. })
 }

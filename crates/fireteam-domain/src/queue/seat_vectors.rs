@@ -11,39 +11,39 @@ use crate::time::UnixMs;
 
 /// Player whose vector it is: an index in the session of the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seat(pub u8);
+pub struct TicketSeat(pub u8);
 
 /// Vectors by seat, each seat at most once. A player without one is not counted. Clones share them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SeatVectors(Option<Arc<[(Seat, PublishedVector)]>>);
+pub struct SeatBeaconVectors(Option<Arc<[(TicketSeat, PublishedVector)]>>);
 
-impl SeatVectors {
+impl SeatBeaconVectors {
     /// Takes vectors of different seats, in any order; of one seat the last counts.
-    pub fn new(vectors: impl IntoIterator<Item = (Seat, PublishedVector)>) -> Self {
-        let by_seat: BTreeMap<Seat, PublishedVector> = vectors.into_iter().collect();
+    pub fn new(vectors: impl IntoIterator<Item = (TicketSeat, PublishedVector)>) -> Self {
+        let by_seat: BTreeMap<TicketSeat, PublishedVector> = vectors.into_iter().collect();
         Self((!by_seat.is_empty()).then(|| by_seat.into_iter().collect()))
     }
 
     /// Vectors in the order of seats.
-    pub fn vectors(&self) -> &[(Seat, PublishedVector)] {
+    pub fn vectors(&self) -> &[(TicketSeat, PublishedVector)] {
         self.0.as_deref().unwrap_or_default()
     }
 
     /// Vector of one seat.
-    pub fn of_seat(&self, seat: Seat) -> Option<&PublishedVector> {
+    pub fn of_seat(&self, seat: TicketSeat) -> Option<&PublishedVector> {
         self.vectors().iter().find(|(own, _)| *own == seat).map(|(_, vector)| vector)
     }
 
     /// The vectors with another one for `seat`.
     #[must_use]
-    pub fn with(&self, seat: Seat, vector: PublishedVector) -> Self {
+    pub fn with(&self, seat: TicketSeat, vector: PublishedVector) -> Self {
         Self::new(self.vectors().iter().cloned().chain([(seat, vector)]))
     }
 
     /// Floors of the party at `now`: of each beacon the longest of the players' whose vector counts for rules that trust floors of
     /// `trust`; and the time at which the first of these vectors ends. `None` if none counts.
-    pub fn party_floors(&self, trust: LatencyTrust, now: UnixMs) -> Option<(Vec<MeasuredBeaconFloor>, UnixMs)> {
-        let counting = || self.vectors().iter().map(|(_, vector)| vector).filter(|it| it.counts_at(now, trust));
+    pub fn party_beacon_floors(&self, trust: LatencyTrust, now: UnixMs) -> Option<(Vec<MeasuredBeaconFloor>, UnixMs)> {
+        let counting = || self.vectors().iter().map(|(_, vector)| vector).filter(|it| it.is_usable_at(now, trust));
         let ends_at = counting().map(PublishedVector::expires_at).min()?;
         let mut steps: BTreeMap<u32, u16> = BTreeMap::new();
         for floor in counting().flat_map(PublishedVector::floors) {
@@ -58,7 +58,7 @@ impl SeatVectors {
     /// Bytes of the vectors in a store; `None` without any.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        for (Seat(seat), vector) in self.vectors() {
+        for (TicketSeat(seat), vector) in self.vectors() {
             let vector = vector.encode();
             bytes.extend([*seat, u8::try_from(vector.len()).ok()?]);
             bytes.extend(vector);
@@ -72,7 +72,7 @@ impl SeatVectors {
         let mut vectors = Vec::new();
         while let &[seat, len, ref rest @ ..] = bytes {
             let Some((vector, rest)) = rest.split_at_checked(usize::from(len)) else { break };
-            vectors.extend(PublishedVector::decode(vector).map(|vector| (Seat(seat), vector)));
+            vectors.extend(PublishedVector::decode(vector).map(|vector| (TicketSeat(seat), vector)));
             bytes = rest;
         }
         Self::new(vectors)
@@ -84,9 +84,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::latency::published_vector::{PathExcess, PublishedFloor};
+    use crate::latency::published_vector::{LeastPathExcess, PublishedFloor};
 
-    const EXCESS: PathExcess = PathExcess { near_ms: 1.5, light_ms: 2.5 };
+    const EXCESS: LeastPathExcess = LeastPathExcess { near_ms: 1.5, light_ms: 2.5 };
 
     fn any_vector() -> impl Strategy<Value = PublishedVector> {
         let floors = prop::collection::btree_map(0..40_u32, 0..50_u16, 1..=32);
@@ -97,30 +97,30 @@ mod tests {
         })
     }
 
-    fn any_vectors() -> impl Strategy<Value = Vec<(Seat, PublishedVector)>> {
-        prop::collection::vec(((0..5_u8).prop_map(Seat), any_vector()), 0..6)
+    fn any_vectors() -> impl Strategy<Value = Vec<(TicketSeat, PublishedVector)>> {
+        prop::collection::vec(((0..5_u8).prop_map(TicketSeat), any_vector()), 0..6)
     }
 
     proptest! {
         #[test]
         fn seat_vectors_round_trip(vectors in any_vectors()) {
-            let vectors = SeatVectors::new(vectors);
-            let decoded = vectors.encode().map_or_else(SeatVectors::default, |bytes| SeatVectors::decode(&bytes));
+            let vectors = SeatBeaconVectors::new(vectors);
+            let decoded = vectors.encode().map_or_else(SeatBeaconVectors::default, |bytes| SeatBeaconVectors::decode(&bytes));
             prop_assert_eq!(decoded, vectors);
         }
 
         #[test]
         fn seat_vectors_decoder_takes_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..250)) {
-            SeatVectors::decode(&bytes);
+            SeatBeaconVectors::decode(&bytes);
         }
 
         /// The party has, of each beacon, the longest floor of the players whose vector counts, until the first of these ends.
         #[test]
         fn party_is_as_far_as_its_farthest_player(vectors in any_vectors(), now in 0..1_600_000_u64) {
-            let (vectors, trust, now) = (SeatVectors::new(vectors), LatencyTrust::Observed, UnixMs(now));
-            let party = vectors.party_floors(trust, now);
+            let (vectors, trust, now) = (SeatBeaconVectors::new(vectors), LatencyTrust::Observed, UnixMs(now));
+            let party = vectors.party_beacon_floors(trust, now);
             let counting: Vec<&PublishedVector> =
-                vectors.vectors().iter().map(|(_, vector)| vector).filter(|it| it.counts_at(now, trust)).collect();
+                vectors.vectors().iter().map(|(_, vector)| vector).filter(|it| it.is_usable_at(now, trust)).collect();
             prop_assert_eq!(party.is_some(), !counting.is_empty());
             let Some((floors, ends_at)) = party else { return Ok(()) };
             let mut expected = Vec::new();
@@ -132,9 +132,9 @@ mod tests {
                 }
             }
             prop_assert_eq!(floors, expected);
-            prop_assert!(counting.iter().any(|vector| !vector.counts_at(ends_at, trust)));
+            prop_assert!(counting.iter().any(|vector| !vector.is_usable_at(ends_at, trust)));
             let before = UnixMs(ends_at.0 - 1);
-            prop_assert!(counting.iter().all(|vector| vector.counts_at(before, trust)));
+            prop_assert!(counting.iter().all(|vector| vector.is_usable_at(before, trust)));
         }
     }
 
@@ -144,8 +144,9 @@ mod tests {
             let floor = PublishedFloor { beacon_id: 1, steps };
             PublishedVector::new(vec![floor], UnixMs(1), LatencyTrust::Proven, EXCESS).unwrap()
         };
-        let vectors = SeatVectors::new([(Seat(1), vector(1)), (Seat(0), vector(2))]).with(Seat(1), vector(3));
+        let vectors = SeatBeaconVectors::new([(TicketSeat(1), vector(1)), (TicketSeat(0), vector(2))])
+            .with(TicketSeat(1), vector(3));
         let steps: Vec<u16> = vectors.vectors().iter().map(|(_, vector)| vector.floors()[0].steps).collect();
-        assert_eq!((steps, vectors.of_seat(Seat(2))), (vec![2, 3], None));
+        assert_eq!((steps, vectors.of_seat(TicketSeat(2))), (vec![2, 3], None));
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::queue::proposal::Proposal;
 use crate::queue::rng::SplitMix64;
-use crate::ruleset::teams::{TeamOrder, TeamsSpec};
+use crate::ruleset::teams::{TeamOrderInMatch, TeamsSpec};
 
 /// Changed into the pass's seed, so that the draw does not repeat the numbers of the selection.
-const SEED_OF_DRAWS: u64 = 0x1b87_3593_cc9e_2d51;
+const TEAM_ORDER_SEED_XOR: u64 = 0x1b87_3593_cc9e_2d51;
 
 /// Draws the order of the teams of new matches, among teams of the same size. Guests of a session stay in their teams.
 pub(super) fn draw_team_order(proposals: &mut [Proposal], teams: &TeamsSpec, seed: u64) {
-    if teams.order == TeamOrder::Split {
+    if teams.order == TeamOrderInMatch::Split {
         return;
     }
-    let mut rng = SplitMix64(seed ^ SEED_OF_DRAWS);
+    let mut rng = SplitMix64(seed ^ TEAM_ORDER_SEED_XOR);
     let new_matches = proposals.iter_mut().filter(|proposal| proposal.backfilled_session.is_none());
     new_matches.for_each(|proposal| {
         // Teams of the same size change places together with their bots.

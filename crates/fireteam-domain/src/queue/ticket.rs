@@ -49,7 +49,7 @@ impl Ticket {
 
     /// The ticket with the position and the round trips that others may judge it by. `center_of` gives the center of a
     /// place's grid cell. A ticket that is coarse already stays as it is.
-    pub fn coarsened(
+    pub fn coarsened_for_location_privacy(
         self: Arc<Self>,
         region_places: &RegionPlaces,
         center_of: impl FnOnce(Locality) -> Locality,

@@ -4,43 +4,43 @@ use std::sync::Arc;
 
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::CompletedVector;
-use crate::latency::prediction::PlacePrecision;
+use crate::latency::prediction::PairPrecision;
 use crate::latency::round_trip_estimate::PredictionEnd;
 use crate::locality::Locality;
-use crate::queue::seat_vectors::SeatVectors;
+use crate::queue::seat_vectors::SeatBeaconVectors;
 use crate::ruleset::probing::LatencyTrust;
 use crate::time::UnixMs;
 
 /// Completed vector of a party's published floors.
 #[derive(Clone, Debug)]
-pub struct TicketVector {
+pub struct TicketBeaconVector {
     /// Fleet with which it was completed.
     pub fleet: Arc<BeaconFleet>,
     /// Published vectors that it was made from.
-    pub source: SeatVectors,
+    pub source: SeatBeaconVectors,
     /// Floors, completed.
     pub completed: CompletedVector,
     /// Time at which it expires: from then on the ticket is matched by another vector, or by none.
     pub expires_at: UnixMs,
 }
 
-impl TicketVector {
+impl TicketBeaconVector {
     /// Vector of a party whose grid cell has its center at `center`, by its players' vectors that count at `now` for rules that trust
     /// floors of `trust`. `None` if there are too few floors, or no place.
     pub fn new(
         fleet: &Arc<BeaconFleet>,
-        seat_vectors: &SeatVectors,
+        seat_vectors: &SeatBeaconVectors,
         center: Option<Locality>,
         trust: LatencyTrust,
         now: UnixMs,
     ) -> Option<Self> {
-        let (floors, expires_at) = seat_vectors.party_floors(trust, now)?;
+        let (floors, expires_at) = seat_vectors.party_beacon_floors(trust, now)?;
         let completed = CompletedVector::new(fleet, center, &floors).ok()?;
         Some(Self { fleet: Arc::clone(fleet), source: seat_vectors.clone(), completed, expires_at })
     }
 
     /// The party as one end of a prediction for a queue.
-    pub fn prediction_end(&self) -> PredictionEnd<'_> {
-        PredictionEnd { fleet: &self.fleet, vector: &self.completed, condition: PlacePrecision::Queue }
+    pub fn prediction_input(&self) -> PredictionEnd<'_> {
+        PredictionEnd { fleet: &self.fleet, vector: &self.completed, condition: PairPrecision::Queue }
     }
 }

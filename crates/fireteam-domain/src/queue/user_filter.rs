@@ -8,12 +8,12 @@ const BITS_PER_USER: usize = 16;
 
 /// Filter for a set of users.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct UserFilter {
+pub struct UserBloomFilter {
     /// Bits; a power of two of them, or none for the empty set.
     words: Vec<u64>,
 }
 
-impl UserFilter {
+impl UserBloomFilter {
     /// Filter for `users`.
     pub(super) fn new(users: &[UserKey]) -> Self {
         if users.is_empty() {
@@ -55,10 +55,10 @@ mod tests {
         let mut user =
             || UserKey::from_bytes((u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())).to_le_bytes());
         let (inside, outside): (Vec<_>, Vec<_>) = (0..1_000).map(|_| (user(), user())).unzip();
-        let filter = UserFilter::new(&inside);
+        let filter = UserBloomFilter::new(&inside);
         assert!(inside.iter().all(|user| filter.may_contain(*user)));
         let false_positives = outside.iter().filter(|user| filter.may_contain(**user)).count();
         assert!(false_positives < 120, "{false_positives}");
-        assert!(!UserFilter::default().may_contain(inside[0]));
+        assert!(!UserBloomFilter::default().may_contain(inside[0]));
     }
 }

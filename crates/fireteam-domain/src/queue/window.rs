@@ -6,7 +6,7 @@
 //! | 20–40 s                                            | 1 either side  |
 //! | 200 s +                                            | 10 either side |
 
-use crate::ruleset::queue::{BucketRounding, NarrowerOrWiderBound, RatingWindow, WindowClock, WindowPairRule};
+use crate::ruleset::queue::{BucketRounding, MaxRangeCombination, RatingWindow, WindowClock, WindowPairRule};
 use crate::time::UnixMs;
 
 /// Bucket of a rating, by the window's table or by its width. Half values round away from zero: 2.5 is in 3, -0.5 in -1.
@@ -29,8 +29,8 @@ pub fn max_range_of(window: &RatingWindow, rating: f64) -> Option<u32> {
         window.max_percent.map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
     match (window.max, percent_bound) {
         (Some(max), Some(percent_bound)) => Some(match window.combine {
-            NarrowerOrWiderBound::Smaller => max.min(percent_bound),
-            NarrowerOrWiderBound::Larger => max.max(percent_bound),
+            MaxRangeCombination::Smaller => max.min(percent_bound),
+            MaxRangeCombination::Larger => max.max(percent_bound),
         }),
         (max, percent_bound) => max.or(percent_bound),
     }
@@ -95,25 +95,29 @@ impl BucketRange {
 /// `range`, and the other range must cover the reciprocal share.
 pub fn range_accepts(window: &RatingWindow, range: u32, theirs: u32, distance: u64) -> bool {
     match window.rule {
-        WindowPairRule::Contain => contains_reciprocally(window, (range, distance), (theirs, distance)),
+        WindowPairRule::Contain => contains_with_reciprocal_share(window, (range, distance), (theirs, distance)),
         WindowPairRule::Overlap => distance <= u64::from(range) + u64::from(theirs),
     }
 }
 
 /// The same for windows whose center differs from the bucket. `distance` is from the first center to the second bucket,
 /// `back` from the second center to the first bucket.
-fn contains_reciprocally(window: &RatingWindow, (range, distance): (u32, u64), (theirs, back): (u32, u64)) -> bool {
+fn contains_with_reciprocal_share(
+    window: &RatingWindow,
+    (range, distance): (u32, u64),
+    (theirs, back): (u32, u64),
+) -> bool {
     distance <= u64::from(range) && window.reciprocal_percent * back as f64 <= 100.0 * f64::from(theirs)
 }
 
 /// Whether two tickets may meet: at least one accepts the other. With full reciprocity that means both. Each side
 /// measures the distance from its own center.
-pub fn windows_may_meet(window: &RatingWindow, one: BucketRange, other: BucketRange) -> bool {
+pub fn windows_satisfy_pair_rule(window: &RatingWindow, one: BucketRange, other: BucketRange) -> bool {
     match window.rule {
         WindowPairRule::Contain => {
             let here = (one.range, one.center.abs_diff(other.bucket));
             let there = (other.range, other.center.abs_diff(one.bucket));
-            contains_reciprocally(window, here, there) || contains_reciprocally(window, there, here)
+            contains_with_reciprocal_share(window, here, there) || contains_with_reciprocal_share(window, there, here)
         }
         WindowPairRule::Overlap => one.center.abs_diff(other.center) <= u64::from(one.range) + u64::from(other.range),
     }

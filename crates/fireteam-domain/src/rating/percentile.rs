@@ -8,7 +8,7 @@ struct PercentileBand {
     category: u8,
 }
 
-const fn percentile_band(share_below: f64, rating_from: f64, category: u8) -> PercentileBand {
+const fn new_percentile_band(share_below: f64, rating_from: f64, category: u8) -> PercentileBand {
     PercentileBand { share_below, rating_from, category }
 }
 
@@ -16,13 +16,13 @@ const fn percentile_band(share_below: f64, rating_from: f64, category: u8) -> Pe
 /// 99.
 #[rustfmt::skip]
 const USCF_PERCENTILE_BANDS: [PercentileBand; 28] = [
-    percentile_band(0.0000,    0.0,  1), percentile_band(0.0608,  200.0,  2), percentile_band(0.0997,  300.0,  2), percentile_band(0.1477,  400.0,  3),
-    percentile_band(0.2018,  500.0,  3), percentile_band(0.2596,  600.0,  4), percentile_band(0.3199,  700.0,  4), percentile_band(0.3784,  800.0,  5),
-    percentile_band(0.4322,  900.0,  5), percentile_band(0.4832, 1000.0,  6), percentile_band(0.5294, 1100.0,  6), percentile_band(0.5748, 1200.0,  7),
-    percentile_band(0.6229, 1300.0,  7), percentile_band(0.6709, 1400.0,  8), percentile_band(0.7226, 1500.0,  8), percentile_band(0.7774, 1600.0,  9),
-    percentile_band(0.8299, 1700.0,  9), percentile_band(0.8761, 1800.0, 10), percentile_band(0.9171, 1900.0, 10), percentile_band(0.9462, 2000.0, 11),
-    percentile_band(0.9694, 2100.0, 11), percentile_band(0.9813, 2200.0, 12), percentile_band(0.9919, 2300.0, 12), percentile_band(0.9954, 2400.0, 13),
-    percentile_band(0.9974, 2500.0, 13), percentile_band(0.9988, 2600.0, 13), percentile_band(0.9998, 2700.0, 13), percentile_band(1.0000, 2800.0, 13),
+    new_percentile_band(0.0000,    0.0,  1), new_percentile_band(0.0608,  200.0,  2), new_percentile_band(0.0997,  300.0,  2), new_percentile_band(0.1477,  400.0,  3),
+    new_percentile_band(0.2018,  500.0,  3), new_percentile_band(0.2596,  600.0,  4), new_percentile_band(0.3199,  700.0,  4), new_percentile_band(0.3784,  800.0,  5),
+    new_percentile_band(0.4322,  900.0,  5), new_percentile_band(0.4832, 1000.0,  6), new_percentile_band(0.5294, 1100.0,  6), new_percentile_band(0.5748, 1200.0,  7),
+    new_percentile_band(0.6229, 1300.0,  7), new_percentile_band(0.6709, 1400.0,  8), new_percentile_band(0.7226, 1500.0,  8), new_percentile_band(0.7774, 1600.0,  9),
+    new_percentile_band(0.8299, 1700.0,  9), new_percentile_band(0.8761, 1800.0, 10), new_percentile_band(0.9171, 1900.0, 10), new_percentile_band(0.9462, 2000.0, 11),
+    new_percentile_band(0.9694, 2100.0, 11), new_percentile_band(0.9813, 2200.0, 12), new_percentile_band(0.9919, 2300.0, 12), new_percentile_band(0.9954, 2400.0, 13),
+    new_percentile_band(0.9974, 2500.0, 13), new_percentile_band(0.9988, 2600.0, 13), new_percentile_band(0.9998, 2700.0, 13), new_percentile_band(1.0000, 2800.0, 13),
 ];
 
 /// Rating from 0 to 2800 and category from 1 to 13 for a number of wins and losses. Draws are left out. An impossible

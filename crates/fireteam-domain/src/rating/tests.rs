@@ -142,17 +142,17 @@ fn decay_by_active_periods_stops_while_no_match_is_played() {
     let decay = Some(InactiveDeviationGrowth { periods: DecayPeriodFilter::Played, ..DECAY });
     let spec = RatingSpec { decay, ..RatingSpec::with_defaults(PLACKETT_LUCE) };
     let mut players = [spec.initial_skill(); 4];
-    let mut activity_so_far = SetActivity::default();
+    let mut activity_so_far = MatchActivity::default();
     let mut play = |one: usize, other: usize, at: u64, players: &mut [Skill; 4]| {
         let sides = [side(&[players[one]], 1), side(&[players[other]], 2)];
         let after = spec.rate_match_with_activity(&sides, UnixMs(at), activity_so_far).expect("match is valid");
-        activity_so_far = after.iter().flatten().fold(activity_so_far, SetActivity::including_skill);
+        activity_so_far = after.iter().flatten().fold(activity_so_far, MatchActivity::including_last_match_of);
         (players[one], players[other]) = (after[0][0], after[1][0]);
         activity_so_far
     };
     let mut activity = play(0, 1, 10_100, &mut players);
     let idle = Skill { estimate: PlayerRating { rating: 30.0, deviation: 2.0 }, ..players[0] };
-    let steps = |at: u64, activity_so_far: SetActivity| {
+    let steps = |at: u64, activity_so_far: MatchActivity| {
         let grown =
             spec.skill_at_with_activity(idle, UnixMs(at), activity_so_far).estimate.deviation - idle.estimate.deviation;
         (grown / 0.5).round() as u64
@@ -188,7 +188,10 @@ fn decay_by_active_periods_stops_while_no_match_is_played() {
         spec.rate_match_with_activity(&sides, UnixMs(200_000), activity).expect("match is valid")[0][0]
     };
     assert_eq!(of(idle).estimate, of(shown).estimate);
-    assert_eq!(spec.skill_at_with_activity(of(idle), UnixMs(200_500), activity.including_skill(&of(idle))), of(idle));
+    assert_eq!(
+        spec.skill_at_with_activity(of(idle), UnixMs(200_500), activity.including_last_match_of(&of(idle))),
+        of(idle)
+    );
     let always = RatingSpec { decay: Some(DECAY), ..spec };
     assert!(spec.decays_by_active_periods() && !always.decays_by_active_periods());
 }

@@ -97,10 +97,10 @@ pub(crate) fn win_probabilities(spec: &RatingSpec, teams: &[TeamStrength]) -> Ve
 pub(crate) fn relative_draw_probability(beta: f64, teams: &[TeamStrength]) -> f64 {
     let pairs =
         teams.iter().enumerate().flat_map(|(index, one)| teams[index + 1..].iter().map(move |other| (one, other)));
-    pairs.map(|(one, other)| pair_draw_probability(one, other, beta)).fold(1.0, f64::min)
+    pairs.map(|(one, other)| pair_relative_draw_probability(one, other, beta)).fold(1.0, f64::min)
 }
 
-fn pair_draw_probability(one: &TeamStrength, other: &TeamStrength, beta: f64) -> f64 {
+fn pair_relative_draw_probability(one: &TeamStrength, other: &TeamStrength, beta: f64) -> f64 {
     let performance_variance = (one.player_count + other.player_count) * beta * beta;
     // This order of additions gives the same bits if the teams are swapped.
     let variance = performance_variance + (one.variance_sum + other.variance_sum);

@@ -15,12 +15,12 @@ use crate::ruleset::rating::{
 };
 use crate::ruleset::teams::{
     AllocatorOfferSpec, BotsSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_OTHER_SIDES_REPORT_MS, DEFAULT_PENALTY_COOLDOWNS_MS,
-    HostingMode, HostingSpec, PlayerDataForHost, ReadyCheckSpec, ServerChoice, TeamOrder, TeamsSpec,
+    GameServerOrder, HostingMode, HostingSpec, PlayerDataForHost, ReadyCheckSpec, TeamOrderInMatch, TeamsSpec,
     default_host_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{
-    AdvertisementIdDisclosure, HardFilter, HardRule, InFilterListSource, OverlapChoice, PartyConsentPolicy, Ruleset,
+    AdvertisementIdForm, HardFilter, HardRule, InFilterListSource, OverlapChoice, PartyConsentPolicy, Ruleset,
     RulesetSilos, SoftFilter,
 };
 
@@ -72,19 +72,19 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     if ruleset.hosting != DEFAULT_HOSTING {
         write_hosting(&mut writer, &ruleset.hosting);
     }
-    write_further_additions(&mut writer, ruleset);
+    write_ruleset_additions(&mut writer, ruleset);
     let digest = writer.0.finalize();
     let first_32_bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
     RulesetHash(first_32_bits.max(1))
 }
 
 /// Writes the settings added later that concern searches and parties, each only if it differs from the default.
-fn write_further_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
+fn write_ruleset_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
     if ruleset.clients_per_account != 1 {
         writer.string("clients per account");
         writer.integer(ruleset.clients_per_account.into());
     }
-    if ruleset.handles == AdvertisementIdDisclosure::PerSearcher {
+    if ruleset.handles == AdvertisementIdForm::PerSearcher {
         writer.string("handles per searcher");
     }
     write_probing(writer, &ruleset.probing);
@@ -167,7 +167,7 @@ fn write_hosting(writer: &mut CanonicalWriter, hosting: &HostingSpec) {
         writer.string("report window");
         writer.integer(report_window_ms.into());
     }
-    if choice != ServerChoice::BestScore || max_round_trip_ms.is_some() {
+    if choice != GameServerOrder::BestScore || max_round_trip_ms.is_some() {
         writer.string("server choice");
         writer.variant_name(choice);
         writer.option(max_round_trip_ms.as_ref(), |writer, ms| writer.integer(u64::from(*ms)));
@@ -411,7 +411,7 @@ fn write_teams(writer: &mut CanonicalWriter, teams: &TeamsSpec) {
         writer.integer(role.per_team.into());
     });
     writer.option(role_attribute.as_ref(), |writer, index| writer.index(*index));
-    if *order == TeamOrder::Drawn {
+    if *order == TeamOrderInMatch::Drawn {
         writer.string("drawn order");
     }
     if let Some(BotsSpec { after_ms, min_players }) = bots {

@@ -16,14 +16,14 @@ pub struct ProbingSpec {
     /// Round trips to regions and beacons that count.
     pub trust: LatencyTrust,
     /// Estimate of round trips that were not measured.
-    pub source: LatencySource,
+    pub source: LatencyEstimatePolicy,
     /// Hard filters compare the high end of a predicted round trip's interval with limits.
     pub is_cautious: bool,
 }
 
 /// Estimate of the round trip between two parties that have not measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LatencySource {
+pub enum LatencyEstimatePolicy {
     /// By regions that both have measured, or by distance.
     #[default]
     Distance,
@@ -79,18 +79,18 @@ pub const DEFAULT_PROBING: ProbingSpec = ProbingSpec {
     figure: RoundTripFigure::Median,
     must_measure: false,
     trust: LatencyTrust::Claimed,
-    source: LatencySource::Distance,
+    source: LatencyEstimatePolicy::Distance,
     is_cautious: false,
 };
 
 impl ProbingSpec {
     /// Number of candidates of a search whose players' machines searchers may probe at once.
-    pub fn players_in_search(&self) -> usize {
+    pub fn player_probes_in_search(&self) -> usize {
         if self.players == ProbedPlayers::Quick { self.quick_probe.into() } else { 0 }
     }
 
     /// Number of best candidates after the quick probe whose players' machines searchers may probe.
-    pub fn players_after_quick_probe(&self) -> usize {
+    pub fn player_probes_after_quick_probe(&self) -> usize {
         if self.players == ProbedPlayers::Involved { self.involved_probe.into() } else { 0 }
     }
 }

@@ -191,7 +191,7 @@ pub struct RatingWindow {
     /// Maximum half-width as a share of the ticket's own rating, percent; `None` for no bound.
     pub max_percent: Option<f64>,
     /// Bound to apply if both `max` and `max_percent` are set.
-    pub combine: NarrowerOrWiderBound,
+    pub combine: MaxRangeCombination,
     /// Share of the distance that the other ticket's range must cover, percent.
     pub reciprocal_percent: f64,
     /// Clock that widens the window.
@@ -222,7 +222,7 @@ pub enum BucketRounding {
 
 /// Choice between the absolute and the relative bound of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NarrowerOrWiderBound {
+pub enum MaxRangeCombination {
     /// The narrower bound.
     Smaller,
     /// The wider bound.

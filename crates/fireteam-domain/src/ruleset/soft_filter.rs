@@ -12,7 +12,7 @@ pub struct SoftFilter {
     /// Measured quantity.
     pub measure: Measure,
     /// Distance to compute. `Difference` only with `Measure::Attribute`.
-    pub mode: SoftFilterDistance,
+    pub mode: SoftFilterObjective,
     /// Curve applied to the normalized distance.
     pub curve: DistanceCurve,
     /// Term if a value is missing.
@@ -32,7 +32,7 @@ impl SoftFilter {
 
 /// Distance that a soft filter computes from the two sides' values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SoftFilterDistance {
+pub enum SoftFilterObjective {
     /// `|advertiser - searcher|`; for example, skill.
     Difference,
     /// The advertiser's value, or the measure of the pair, above the minimum of its range; for example, latency.

@@ -13,7 +13,7 @@ pub struct TeamsSpec {
     /// Roles that every team must fill, in file order. Empty if roles are not used.
     pub roles: Box<[TeamRole]>,
     /// Order of the teams in a match.
-    pub order: TeamOrder,
+    pub order: TeamOrderInMatch,
     /// String list attribute with the roles that a party's players offer: an index into `Ruleset::attributes`.
     pub role_attribute: Option<usize>,
     /// Bots that take the seats for which no players are found. `None`: only full matches are made.
@@ -31,7 +31,7 @@ pub struct BotsSpec {
 
 /// Order of the teams in a match: which is the first, for games in which one side begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TeamOrder {
+pub enum TeamOrderInMatch {
     /// As the split finds them, for example by rating.
     #[default]
     Split,
@@ -99,7 +99,7 @@ pub struct HostingSpec {
     /// Time for the other sides to report after the first player has reported a result, milliseconds.
     pub report_window_ms: u32,
     /// Order in which game servers are tried.
-    pub choice: ServerChoice,
+    pub choice: GameServerOrder,
     /// Longest expected round trip between a player and the game server, milliseconds. `None` for no limit.
     pub max_round_trip_ms: Option<u32>,
     /// Data about its players that a game server receives with a match.
@@ -110,7 +110,7 @@ pub struct HostingSpec {
 
 impl HostingSpec {
     /// Interval of the heartbeats of a host that may have to confirm a match, milliseconds.
-    pub fn confirm_heartbeat_interval_ms(&self) -> u64 {
+    pub fn heartbeat_interval_before_confirm_ms(&self) -> u64 {
         u64::from((self.confirm_ms / 2).max(HOST_CONFIRM_MS_MIN))
     }
 
@@ -157,7 +157,7 @@ pub enum MatchesOfferedToAllocators {
 
 /// Order in which game servers are tried for a match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServerChoice {
+pub enum GameServerOrder {
     /// Best score by the soft filters first.
     #[default]
     BestScore,

@@ -1,7 +1,7 @@
 //! Wait outlook of a queue: when its limits stop growing, how wide they are then, and when waiting makes any match good
 //! enough.
 
-use crate::ruleset::queue::{NarrowerOrWiderBound, QualitySpec, QueueSpec, RatingWindow, RegionUse};
+use crate::ruleset::queue::{MaxRangeCombination, QualitySpec, QueueSpec, RatingWindow, RegionUse};
 use crate::ruleset::{HardRule, Ruleset, SoftFilter};
 
 /// Effect of waiting in one queue.
@@ -109,7 +109,7 @@ pub fn wait_outlook(ruleset: &Ruleset, queue: &QueueSpec) -> WaitOutlook {
         }
         final_after(window_final_after_ms(window));
     }
-    WaitOutlook { limits_final_after_ms, final_limits, quality_reached: quality_reached(ruleset, queue) }
+    WaitOutlook { limits_final_after_ms, final_limits, quality_reached: any_match_suffices_after(ruleset, queue) }
 }
 
 /// Waiting time at which a window reaches its maximum, by the ticket's own clock. The queue's clock is at most one step
@@ -118,7 +118,7 @@ fn window_final_after_ms(window: &RatingWindow) -> Option<u64> {
     if window.step == 0 {
         return Some(0);
     }
-    if window.max_percent.is_some() && (window.max.is_none() || window.combine == NarrowerOrWiderBound::Larger) {
+    if window.max_percent.is_some() && (window.max.is_none() || window.combine == MaxRangeCombination::Larger) {
         return None;
     }
     let gap = window.max?.saturating_sub(window.start);
@@ -126,7 +126,7 @@ fn window_final_after_ms(window: &RatingWindow) -> Option<u64> {
 }
 
 /// Time at which the wait bonus alone reaches the quality threshold.
-fn quality_reached(ruleset: &Ruleset, queue: &QueueSpec) -> AnyMatchSufficesAfter {
+fn any_match_suffices_after(ruleset: &Ruleset, queue: &QueueSpec) -> AnyMatchSufficesAfter {
     let gap = match queue.quality {
         QualitySpec::Any => 0.0,
         QualitySpec::WinProbability { min_percent, max_percent } if min_percent <= 0.0 && max_percent >= 100.0 => 0.0,

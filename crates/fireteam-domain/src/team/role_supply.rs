@@ -21,7 +21,7 @@ impl RoleSupply {
             return None;
         }
         let offers = |party: usize| {
-            let sets = problem.player_roles([party].into_iter());
+            let sets = problem.offered_role_sets([party].into_iter());
             (0..role_count).map(|role| sets.iter().filter(|set| **set >> role & 1 == 1).count() as u16).collect()
         };
         let of_party: Vec<Vec<u16>> = (0..problem.parties.len()).map(offers).collect();

@@ -100,10 +100,10 @@ impl<'a> SplitProblem<'a> {
     /// filled.
     pub(super) fn party_fits(&self, team: &PartialTeam, party: usize) -> bool {
         self.party_size(party) <= team.open_seats
-            && (party < self.first_bot || 1 < team.open_seats || self.has_player(&team.parties))
+            && (party < self.first_bot || 1 < team.open_seats || self.has_non_bot_party(&team.parties))
             && !self.kept_apart[party].iter().any(|other| team.parties.contains(other))
             && (self.spec.roles.is_empty() || {
-                let roles = self.player_roles(team.parties.iter().copied().chain([party]));
+                let roles = self.offered_role_sets(team.parties.iter().copied().chain([party]));
                 can_fill_roles(&self.spec.roles, &roles, team.open_seats - self.party_size(party))
             })
     }
@@ -111,18 +111,19 @@ impl<'a> SplitProblem<'a> {
     /// True if these parties, which fill a team, may form one.
     pub(super) fn is_valid_team(&self, parties: &[usize]) -> bool {
         parties.iter().all(|&party| !self.kept_apart[party].iter().any(|other| parties.contains(other)))
-            && self.has_player(parties)
+            && self.has_non_bot_party(parties)
             && (self.spec.roles.is_empty()
-                || can_fill_roles(&self.spec.roles, &self.player_roles(parties.iter().copied()), 0))
+                || can_fill_roles(&self.spec.roles, &self.offered_role_sets(parties.iter().copied()), 0))
     }
 
-    fn has_player(&self, parties: &[usize]) -> bool {
+    fn has_non_bot_party(&self, parties: &[usize]) -> bool {
         parties.iter().any(|&party| party < self.first_bot)
     }
 
     /// Roles that the players of these parties offer, in their order.
-    pub(super) fn player_roles(&self, parties: impl Iterator<Item = usize>) -> Vec<RoleSet> {
-        let roles_of = |party: usize| player_role_sets(self.spec, &self.parties[party], self.party_roles[party]);
+    pub(super) fn offered_role_sets(&self, parties: impl Iterator<Item = usize>) -> Vec<RoleSet> {
+        let roles_of =
+            |party: usize| role_sets_offered_by_party(self.spec, &self.parties[party], self.party_roles[party]);
         parties.flat_map(roles_of).collect()
     }
 
@@ -156,14 +157,15 @@ pub(super) fn roles_can_be_filled<'p>(
     }
     let mut sets = Vec::new();
     for party in parties {
-        sets.extend(player_role_sets(spec, &party, role_set(&spec.roles, party.offered_roles)));
+        sets.extend(role_sets_offered_by_party(spec, &party, role_set(&spec.roles, party.offered_roles)));
     }
     can_fill_roles(&roles_of_all_teams(spec), &sets, open_seats)
 }
 
 /// Whether the players of a party can be in one team, with any players in its other seats.
 pub(super) fn party_fits_into_a_team(spec: &TeamsSpec, party: &TeamParty<'_>) -> bool {
-    let sets: Vec<RoleSet> = player_role_sets(spec, party, role_set(&spec.roles, party.offered_roles)).collect();
+    let sets: Vec<RoleSet> =
+        role_sets_offered_by_party(spec, party, role_set(&spec.roles, party.offered_roles)).collect();
     let open_seats = spec.team_sizes.iter().filter_map(|size| usize::from(*size).checked_sub(sets.len())).max();
     open_seats.is_some_and(|open_seats| can_fill_roles(&spec.roles, &sets, open_seats))
 }
@@ -171,7 +173,7 @@ pub(super) fn party_fits_into_a_team(spec: &TeamsSpec, party: &TeamParty<'_>) ->
 /// Number of places of roles in a team that these parties, and any players in `open_seats` more, can fill. `None` if one of the
 /// players offers no role.
 pub(super) fn fillable_role_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: usize) -> Option<usize> {
-    let sets = role_sets_of(spec, parties);
+    let sets = role_sets_offered_by_parties(spec, parties);
     sets.iter().all(|offers| *offers != 0).then(|| filled_places(&spec.roles, &sets, open_seats))
 }
 
@@ -182,9 +184,9 @@ pub(super) fn assign_roles_to_joining_parties(
     guests: &[TeamParty<'_>],
     open_seats: usize,
 ) -> Vec<Vec<u16>> {
-    let mut sets = role_sets_of(spec, &[seated]);
+    let mut sets = role_sets_offered_by_parties(spec, &[seated]);
     let seated_count = sets.len();
-    sets.extend(role_sets_of(spec, guests));
+    sets.extend(role_sets_offered_by_parties(spec, guests));
     let mut wanted: Vec<&[u16]> = vec![&[]; seated_count];
     wanted.extend(guests.iter().flat_map(|party| (0..party.ratings.len()).map(|at| party.wanted_roles_of_player(at))));
     let mut roles = assign_with_open_seats(&spec.roles, &sets, &wanted, open_seats).into_iter().skip(seated_count);
@@ -192,13 +194,13 @@ pub(super) fn assign_roles_to_joining_parties(
 }
 
 /// Roles that each player of these parties offers.
-fn role_sets_of(spec: &TeamsSpec, parties: &[TeamParty<'_>]) -> Vec<RoleSet> {
-    let sets = |party| player_role_sets(spec, party, role_set(&spec.roles, party.offered_roles));
+fn role_sets_offered_by_parties(spec: &TeamsSpec, parties: &[TeamParty<'_>]) -> Vec<RoleSet> {
+    let sets = |party| role_sets_offered_by_party(spec, party, role_set(&spec.roles, party.offered_roles));
     parties.iter().flat_map(sets).collect()
 }
 
 /// Roles that each player of a party offers: those that the player wants, or else `offered` by the party.
-fn player_role_sets<'p>(
+fn role_sets_offered_by_party<'p>(
     spec: &'p TeamsSpec,
     party: &'p TeamParty<'_>,
     offered: RoleSet,

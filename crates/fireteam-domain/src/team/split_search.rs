@@ -112,7 +112,7 @@ impl<'a> SplitSearch<'a> {
             teams[index].parties.push(party);
             teams[index].open_seats -= self.problem.party_size(party);
             teams[index].rating_sum = rating_sum + self.problem.party_rating_sums[party];
-            if self.has_roles_for(depth + 1, teams) && self.can_improve(depth + 1, teams) {
+            if self.role_supply_suffices(depth + 1, teams) && self.can_improve(depth + 1, teams) {
                 self.place_party(depth + 1, teams);
             }
             teams[index].parties.pop();
@@ -137,7 +137,7 @@ impl<'a> SplitSearch<'a> {
         fitting
     }
 
-    fn has_roles_for(&self, depth: usize, teams: &[PartialTeam]) -> bool {
+    fn role_supply_suffices(&self, depth: usize, teams: &[PartialTeam]) -> bool {
         self.role_supply.as_ref().is_none_or(|supply| supply.suffices(self.problem, depth, teams))
     }
 

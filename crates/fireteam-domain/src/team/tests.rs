@@ -5,7 +5,7 @@ mod oracle;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ruleset::teams::{TeamOrder, TeamRole};
+use crate::ruleset::teams::{TeamOrderInMatch, TeamRole};
 use oracle::{find_violation, smallest_gap};
 
 /// Owned data of a party: ratings and roles.
@@ -18,7 +18,7 @@ pub(super) fn teams_spec(sizes: &[u16], exact_up_to_size: u16, per_team: &[u16])
         max_party_size: sizes.iter().copied().max().unwrap_or(1),
         exact_up_to_size,
         roles: per_team.iter().enumerate().map(role).collect(),
-        order: TeamOrder::Split,
+        order: TeamOrderInMatch::Split,
         role_attribute: None,
         bots: None,
     }

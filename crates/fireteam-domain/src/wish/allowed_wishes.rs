@@ -9,12 +9,12 @@ use crate::wish::{LATENCY_WISH, Wish, WishSubject};
 #[inline]
 pub fn subject_in_force(ruleset: &Ruleset, wish: &Wish) -> Option<WishSubject> {
     let subject = ruleset.wish_subject(&wish.attribute)?;
-    is_judged(ruleset, subject, wish).then_some(subject)
+    applies_to_subject_type(ruleset, subject, wish).then_some(subject)
 }
 
 /// Whether a wish accepts values of the type that its subject has.
-fn is_judged(ruleset: &Ruleset, subject: WishSubject, wish: &Wish) -> bool {
-    wish.steps().iter().all(|step| step.accepted.judges(type_of_subject(ruleset, subject)))
+fn applies_to_subject_type(ruleset: &Ruleset, subject: WishSubject, wish: &Wish) -> bool {
+    wish.steps().iter().all(|step| step.accepted.applies_to_type(type_of_subject(ruleset, subject)))
 }
 
 fn type_of_subject(ruleset: &Ruleset, subject: WishSubject) -> ValueType {
@@ -44,7 +44,7 @@ pub fn validate_wishes(ruleset: &Ruleset, wishes: &[Wish]) -> Vec<FieldProblem> 
         };
         let message = match ruleset.wish_subject(name) {
             Some(subject) => {
-                let is_mismatch = !is_judged(ruleset, subject, wish);
+                let is_mismatch = !applies_to_subject_type(ruleset, subject, wish);
                 is_mismatch.then(|| mismatch(type_of_subject(ruleset, subject)))?
             }
             None if ruleset.attribute_index(name).is_none() && **name != *LATENCY_WISH => {

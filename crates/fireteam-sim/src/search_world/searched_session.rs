@@ -37,7 +37,7 @@ impl SearchedSession {
         let key: [u8; 16] = rng.random();
         let mut responder = HostResponder::new(HostCookieKey(rng.random()));
         if let Some(key) = ProbeKey::new(&key) {
-            responder.advertise(id, key);
+            responder.set_advertisement(id, key);
         }
         // Each in a network of its own.
         let address = Ipv4Addr::from_bits(0x0a00_0001 + ((number as u32 + 1) << 8));

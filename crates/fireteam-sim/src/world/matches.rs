@@ -19,7 +19,7 @@ use fireteam_domain::lifecycle::transition::apply_event;
 use fireteam_domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, TicketFate};
 use fireteam_domain::queue::ticket::TicketEndReason;
 use fireteam_domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
-use fireteam_domain::rating::{SetActivity, Side};
+use fireteam_domain::rating::{MatchActivity, Side};
 use fireteam_domain::ruleset::rating::RatingSpec;
 use fireteam_domain::time::UnixMs;
 
@@ -35,7 +35,7 @@ impl TicketFacts for MatchedTicketFactSource<'_> {
         false
     }
 
-    fn has_acknowledged(&self, _: TicketId, _: UserKey) -> bool {
+    fn has_acknowledged_ready_check(&self, _: TicketId, _: UserKey) -> bool {
         true
     }
 }
@@ -215,7 +215,7 @@ impl SimWorld<'_> {
         let side = |(team, &rank): (&Vec<usize>, &u32)| Side { players: team.iter().map(stored_skill).collect(), rank };
         let sides: Vec<Side> = teams.iter().zip(ranks).map(side).collect();
         let Ok(after) = spec.rate_match_with_activity(&sides, self.now, self.set_activity) else { return };
-        self.set_activity = after.iter().flatten().fold(self.set_activity, SetActivity::including_skill);
+        self.set_activity = after.iter().flatten().fold(self.set_activity, MatchActivity::including_last_match_of);
         for (&index, skill) in teams.iter().flatten().zip(after.into_iter().flatten()) {
             let player = &mut self.population.players[index];
             let user = player.user;

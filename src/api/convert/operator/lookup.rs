@@ -1,10 +1,10 @@
 //! Conversions of operators' calls about one match, ticket or user.
 
-use crate::api::convert::queue::{match_end_reason, ticket_state_and_end};
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
+use crate::api::convert::queue::{match_end_reason, ticket_state_and_end_reason};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
+use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeySecret};
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Assignment, MatchPlayer, MatchStage};
 use crate::domain::time::UnixMs;
@@ -17,7 +17,7 @@ const REASON_BYTES_MAX: usize = 256;
 
 /// Reads a CancelMatch request: the match, and the reason for the audit log.
 pub(crate) fn cancel_match_command(wire: pb::CancelMatchRequest) -> Result<(MatchId, String), Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let id = required_match_id(&wire.match_id, &mut problems);
     check_reason(&wire.reason, &mut problems);
     problems.into_result((id, wire.reason))
@@ -25,7 +25,7 @@ pub(crate) fn cancel_match_command(wire: pb::CancelMatchRequest) -> Result<(Matc
 
 /// Reads a DismissTicket request: the ticket, and the reason for the audit log.
 pub(crate) fn dismiss_ticket_command(wire: pb::DismissTicketRequest) -> Result<(TicketId, String), Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let id = TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
         problems
             .add("ticket_id", field_checks::invalid_id_message(&wire.ticket_id, field_checks::TICKET_ID_OBTAINED_FROM));
@@ -37,7 +37,7 @@ pub(crate) fn dismiss_ticket_command(wire: pb::DismissTicketRequest) -> Result<(
 
 /// Reads a GetMatch request.
 pub(crate) fn get_match_query(wire: &pb::GetMatchRequest) -> Result<MatchId, Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let id = required_match_id(&wire.match_id, &mut problems);
     problems.into_result(id)
 }
@@ -45,9 +45,9 @@ pub(crate) fn get_match_query(wire: &pb::GetMatchRequest) -> Result<MatchId, Rej
 /// Reads a GetPlayer request.
 pub(crate) fn get_player_query(
     wire: &pb::GetPlayerRequest,
-    keys: &PublicUserKeys,
+    keys: &PublicUserKeySecret,
 ) -> Result<PlayerEntryQuery, Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let user = required_user(&wire.user_id, &wire.user_key, keys, &mut problems);
     let query = PlayerEntryQuery { user, set_id: wire.matchmaking_set_id.map(SetId), silo: SiloId(wire.silo_id) };
     problems.into_result(query)
@@ -57,7 +57,7 @@ pub(crate) fn get_player_query(
 pub(super) fn required_user(
     user_id: &str,
     user_key: &str,
-    keys: &PublicUserKeys,
+    keys: &PublicUserKeySecret,
     problems: &mut FieldErrors,
 ) -> UserKey {
     match (user_id.is_empty(), user_key.is_empty()) {
@@ -103,7 +103,7 @@ pub(crate) fn user_log_name_text(name: [u8; 16]) -> String {
 }
 
 /// Converts the state of a match.
-pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeys) -> pb::GetMatchResponse {
+pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeySecret) -> pb::GetMatchResponse {
     let MatchOverview { found_match: found, blocking_rule, now } = overview;
     let (stage, ends_at, host_lost_at) = match &found.stage {
         MatchStage::ReadyCheck { deadline } => (pb::MatchStage::ReadyCheck, Some(*deadline), None),
@@ -155,7 +155,7 @@ pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeys) ->
 }
 
 /// Converts the state of a user.
-pub(crate) fn player_response(overview: &PlayerOverview, keys: &PublicUserKeys) -> pb::GetPlayerResponse {
+pub(crate) fn player_response(overview: &PlayerOverview, keys: &PublicUserKeySecret) -> pb::GetPlayerResponse {
     let now = overview.now;
     let current_match = overview.current_match.as_ref().map(|current| match_response(current, keys));
     let penalties = overview.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
@@ -185,7 +185,7 @@ pub(crate) fn player_response(overview: &PlayerOverview, keys: &PublicUserKeys) 
 }
 
 fn player_ticket(ticket: &PlayerTicket, now: UnixMs) -> pb::PlayerTicketDetails {
-    let (state, _) = ticket_state_and_end(ticket.status.phase);
+    let (state, _) = ticket_state_and_end_reason(ticket.status.phase);
     let expires_in_ms = Some(ticket.expires_at.ms_since(now)).filter(|_| state != pb::TicketState::Matched);
     pb::PlayerTicketDetails {
         ticket_id: ticket.status.id.to_string(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::convert::EntryPoint;
+use crate::api::convert::RequestReader;
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{RulesetHash, SetId};
@@ -14,7 +14,7 @@ use crate::engine::queues::command::{CountedStatistics, QueueStatistics, SetStat
 pub(crate) fn statistics_period(
     wire: &pb::GetStatisticsRequest,
 ) -> Result<Option<StatisticsPeriodAndSplit>, Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let hours_before = match pb::StatisticsPeriod::try_from(wire.period) {
         Ok(pb::StatisticsPeriod::Unspecified) => None,
         Ok(pb::StatisticsPeriod::Hour) => Some(1),

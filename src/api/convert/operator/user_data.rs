@@ -1,6 +1,6 @@
 //! Conversions of operators' calls that erase or export a user.
 
-use crate::api::convert::EntryPoint;
+use crate::api::convert::RequestReader;
 use crate::api::convert::hosting::chosen_values;
 use crate::api::convert::operator::lookup::{check_reason, required_user, user_log_name_text};
 use crate::api::convert::operator::user_adverts::{
@@ -11,7 +11,7 @@ use crate::api::convert::rating::{checked_page_size, rating_change, rating_value
 use crate::api::convert::wishes::wishes_to_proto;
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
+use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeySecret};
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::Match;
@@ -37,9 +37,9 @@ pub(crate) struct ExportUserQuery {
 /// Reads an EraseUser request: the user, and the reason for the audit log.
 pub(crate) fn erase_user_command(
     wire: pb::EraseUserRequest,
-    keys: &PublicUserKeys,
+    keys: &PublicUserKeySecret,
 ) -> Result<(UserKey, String), Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let user = required_user(&wire.user_id, &wire.user_key, keys, &mut problems);
     check_reason(&wire.reason, &mut problems);
     if !wire.user_id.is_empty() && wire.reason.contains(&wire.user_id) {
@@ -57,9 +57,9 @@ pub(crate) fn erase_user_response(answer: EraseUserChangedRecords) -> pb::EraseU
 /// Reads an ExportUser request.
 pub(crate) fn export_user_query(
     wire: &pb::ExportUserRequest,
-    keys: &PublicUserKeys,
+    keys: &PublicUserKeySecret,
 ) -> Result<ExportUserQuery, Rejection> {
-    let mut problems = EntryPoint::default().new_field_errors();
+    let mut problems = RequestReader::default().new_field_errors();
     let user = required_user(&wire.user_id, &wire.user_key, keys, &mut problems);
     let page_size = checked_page_size(wire.page_size, EXPORT_PAGE_SIZE_DEFAULT, &mut problems);
     let after = match &*wire.page_token {
@@ -79,7 +79,7 @@ pub(crate) fn export_user_query(
 pub(crate) fn export_user_response(
     export: &UserExportPage,
     now: UnixMs,
-    keys: &PublicUserKeys,
+    keys: &PublicUserKeySecret,
 ) -> pb::ExportUserResponse {
     let user = export.user;
     let last = export.results.last().filter(|_| export.has_more);
@@ -135,7 +135,7 @@ fn exported_rating(exported: &ExportedRating) -> pb::ExportedRating {
     }
 }
 
-fn exported_ticket(stored: &StoredTicket, user: UserKey, keys: &PublicUserKeys) -> pb::ExportedTicket {
+fn exported_ticket(stored: &StoredTicket, user: UserKey, keys: &PublicUserKeySecret) -> pb::ExportedTicket {
     let (ticket, session) = (&stored.ticket, &stored.ticket.session);
     let match_id = match stored.state {
         TicketState::Waiting => None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::api::convert::rating::paging::{RatingHistoryQuery, encode_page_token};
 use crate::api::pb;
-use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
+use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeySecret};
 use crate::domain::id::UserKey;
 use crate::domain::match_result::{RatingHistoryEntry, RatingUpdate, SideRank, UnratedReason};
 use crate::domain::queue::ticket::PlayerRating;
@@ -60,7 +60,7 @@ pub fn ratings_response(
     user_ids: Vec<String>,
     users: &[UserKey],
     views: Vec<RatingView>,
-    keys: &PublicUserKeys,
+    keys: &PublicUserKeySecret,
 ) -> pb::GetRatingsResponse {
     let public_key = |user| keys.public_key(KeyPurpose::Leaderboard, user);
     let rows = user_ids.into_iter().zip(users).zip(views);
@@ -88,7 +88,7 @@ fn user_rating(user_id: String, user_key: UserKey, view: &RatingView) -> pb::Use
 }
 
 /// Converts a leaderboard page.
-pub fn leaderboard_response(page: LeaderboardPage, keys: &PublicUserKeys) -> pb::GetLeaderboardResponse {
+pub fn leaderboard_response(page: LeaderboardPage, keys: &PublicUserKeySecret) -> pb::GetLeaderboardResponse {
     let public_key = |user| keys.public_key(KeyPurpose::Leaderboard, user);
     let last = page.entries.last().filter(|_| page.has_more);
     let next_page_token = last.map_or_else(Vec::new, |(_, entry, _)| {
@@ -139,7 +139,7 @@ pub fn export_matches_response(
     finished: Vec<FinishedMatch>,
     page_size: usize,
     requested_after: Vec<u8>,
-    keys: &PublicUserKeys,
+    keys: &PublicUserKeySecret,
 ) -> pb::ExportMatchesResponse {
     let has_more = finished.len() > page_size;
     let page: Vec<FinishedMatch> = finished.into_iter().take(page_size).collect();
@@ -153,7 +153,7 @@ pub fn export_matches_response(
     }
 }
 
-fn finished_match(finished: &FinishedMatch, keys: &PublicUserKeys) -> pb::FinishedMatch {
+fn finished_match(finished: &FinishedMatch, keys: &PublicUserKeySecret) -> pb::FinishedMatch {
     let public_key = |user: &UserKey| keys.public_key(KeyPurpose::Operator, *user).to_string();
     let (result, report) = (&finished.result, &finished.result.report);
     let forecast = &report.forecast;

@@ -10,7 +10,7 @@ use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::probe_results::probe_results_at;
 use crate::engine::adverts::search_claim::{renew_or_start_search_claim, verify_search_token};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
-use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
+use crate::engine::beacons::party_latency::{AppliedLatencyTokens, apply_latency_tokens};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{Caller, ReleaseReservationOrSeatCommand, ReserveAnswer, ReserveCommand};
 use crate::engine::error::{EngineError, field_error};
@@ -47,7 +47,7 @@ impl AdvertEngine {
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
         let mut session = reserve.session;
         let tokens = &reserve.latency_tokens;
-        let PartyLatency { ignored_fields: mut ignored, floors } =
+        let AppliedLatencyTokens { ignored_fields: mut ignored, floors } =
             apply_latency_tokens(&self.state.common, caller, &ruleset, &mut session, tokens, now);
         let (session, untrusted) = self.state.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
@@ -91,7 +91,7 @@ impl AdvertEngine {
             reply,
             self.state.in_flight_changes.begin_change(advertisement_id),
         );
-        self.submit_with_consents(
+        self.take_consents_and_submit(
             (|| ConsentConsumer(HmacTokenSigner::search_id(&searched.search)), consents),
             command,
             answer,

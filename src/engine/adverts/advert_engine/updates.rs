@@ -19,9 +19,9 @@ use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::owner_limits::{self, AdvertOwnerInput};
 use crate::engine::adverts::update_answer::{TokenWithClaim, UpdateSnapshot};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
-use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
+use crate::engine::beacons::party_latency::{AppliedLatencyTokens, apply_latency_tokens};
 use crate::engine::checked_session::validate_session_for_ruleset;
-use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertAnswer, UpdateAdvertCommand};
+use crate::engine::command::{Caller, DeleteAdvertCommand, PublishOrHeartbeatAdvertCommand, UpdateAdvertAnswer};
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::{CheckedConsents, check_new_players_consents, check_party_consents};
 use crate::engine::request_digest;
@@ -34,7 +34,7 @@ impl AdvertEngine {
     pub(crate) fn update_advertisement(
         &self,
         caller: &Caller,
-        mut update: UpdateAdvertCommand,
+        mut update: PublishOrHeartbeatAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let now = self.state.common.clock.now();
         let is_create = update.existing_advert.is_none();
@@ -56,7 +56,7 @@ impl AdvertEngine {
                 create_digest = session.map(|it| request_digest::advert_creation_digest(caller.subject, it, &update));
                 let (claim, is_known) = self.new_advertisement_claim(caller, &update, create_digest, now)?;
                 if is_known {
-                    return self.repeat_creation(claim, update, create_digest);
+                    return self.submit_repeated_creation(claim, update, create_digest);
                 }
                 self.state.common.check_set_not_retiring(claim.set_id)?;
                 (claim, None)
@@ -97,10 +97,10 @@ impl AdvertEngine {
 
     /// Repeats the creation of an advertisement that is in memory. It stays as it is, and what holds for new ones, such as the
     /// ruleset in force, does not matter. The store refuses another request with the same key.
-    fn repeat_creation(
+    fn submit_repeated_creation(
         &self,
         claim: AdvertisementClaim,
-        update: UpdateAdvertCommand,
+        update: PublishOrHeartbeatAdvertCommand,
         create_digest: Option<[u8; 16]>,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let ruleset = self.state.common.rulesets.ruleset_in_force(claim.set_id);
@@ -170,7 +170,7 @@ impl AdvertEngine {
     fn new_advertisement_claim(
         &self,
         caller: &Caller,
-        update: &UpdateAdvertCommand,
+        update: &PublishOrHeartbeatAdvertCommand,
         create_digest: Option<[u8; 16]>,
         now: UnixMs,
     ) -> Result<(AdvertisementClaim, bool), EngineError> {
@@ -215,17 +215,19 @@ impl AdvertEngine {
         signed_token: TokenWithClaim,
         ruleset: Arc<Ruleset>,
         session: Session,
-        update: UpdateAdvertCommand,
+        update: PublishOrHeartbeatAdvertCommand,
         (is_create, create_digest, consents): (bool, Option<[u8; 16]>, CheckedConsents),
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let claim = signed_token.claim;
         // A game server's location needs no rounding: players receive its address.
         let (mut session, now) = (session, self.state.common.clock.now());
         let tokens = &update.latency_tokens;
-        let PartyLatency { mut ignored_fields, floors } =
+        let AppliedLatencyTokens { mut ignored_fields, floors } =
             apply_latency_tokens(&self.state.common, caller, &ruleset, &mut session, tokens, now);
         let (session, untrusted) = match claim.kind {
-            AdvertisementKind::Session => self.state.common.with_coarse_locality(caller, session, &floors)?,
+            AdvertisementKind::Session => {
+                self.state.common.with_coarse_locality_and_vector(caller, session, &floors)?
+            }
             AdvertisementKind::GameServer => self.state.common.with_resolved_locality(caller, session)?,
         };
         ignored_fields.extend(untrusted);
@@ -274,7 +276,7 @@ impl AdvertEngine {
             reply,
             self.state.in_flight_changes.begin_change(claim.advertisement_id),
         );
-        self.submit_with_consents((|| claim.advertisement_id.into(), consents), command, answer)
+        self.take_consents_and_submit((|| claim.advertisement_id.into(), consents), command, answer)
     }
 
     /// Heartbeat. Usually answered from memory: if the stored expiry covers it and no change of the advertisement is in
@@ -283,7 +285,7 @@ impl AdvertEngine {
         &self,
         claim: AdvertisementClaim,
         signed_token: Option<TokenWithClaim>,
-        update: UpdateAdvertCommand,
+        update: PublishOrHeartbeatAdvertCommand,
         now: UnixMs,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let is_extend_only = update.confirmed_reservations.is_empty()

@@ -8,7 +8,7 @@ use thin_vec::ThinVec;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, ReplacedRecords, index_entry};
+use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, ReplacedRecords, build_index_entry};
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::replication_state::{LastLocalBatchByAdvert, ReplicationState};
@@ -21,7 +21,7 @@ use crate::store::{
 const ADVERTS_PER_LOCK_MAX: usize = 32;
 
 /// Reservation and its change.
-type ReservationDelta = (Reservation, ReservationChange);
+type ReservationWithChange = (Reservation, ReservationChange);
 
 impl AdvertState {
     /// Applies a feed batch that was read after local batch `as_of`. Only the writer may call this.
@@ -104,10 +104,11 @@ impl AdvertState {
         };
         let mut entries: Vec<IndexEntry> = Vec::with_capacity(records.len() * rulesets.len());
         for record in &records {
-            entries.extend(rulesets.iter().map(|ruleset| index_entry(record, ruleset, &self.common.party_values)));
+            entries
+                .extend(rulesets.iter().map(|ruleset| build_index_entry(record, ruleset, &self.common.party_values)));
         }
         let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
-        let mut events_by_advert: Vec<(AdvertisementId, Vec<ReservationDelta>)> = Vec::new();
+        let mut events_by_advert: Vec<(AdvertisementId, Vec<ReservationWithChange>)> = Vec::new();
         {
             let mut set = set.lock_for_write();
             set.prefetch(records.iter().map(|record| record.advertisement.id));
@@ -116,7 +117,7 @@ impl AdvertState {
                 let id = record.advertisement.id;
                 let reservations = std::mem::take(&mut record.reservations);
                 for settled in reservations.iter().filter(|reservation| reservation.is_confirmed_or_joined()) {
-                    self.common.statistics.record_settled(settled.id, &self.common.metrics);
+                    self.common.statistics.record_settled_reservation(settled.id, &self.common.metrics);
                 }
                 let change = |existing: &mut ThinVec<Reservation>| {
                     let events = reservation_deltas(existing, &reservations, now);
@@ -125,7 +126,7 @@ impl AdvertState {
                 };
                 let (record, events) = set.upsert_with_entries(record, &mut entries, change, &mut replaced);
                 if fills_sessions {
-                    self.record_open_session(record);
+                    self.wake_backfill_if_open(record);
                 }
                 if !events.is_empty() {
                     events_by_advert.push((id, events));
@@ -178,7 +179,7 @@ impl AdvertState {
 }
 
 /// Events for the host whose reservations changed from `before` to `after`.
-fn reservation_deltas(before: &[Reservation], after: &[Reservation], now: UnixMs) -> Vec<ReservationDelta> {
+fn reservation_deltas(before: &[Reservation], after: &[Reservation], now: UnixMs) -> Vec<ReservationWithChange> {
     let mut events = Vec::new();
     for reservation in after {
         let existing = before.iter().find(|existing| existing.id == reservation.id);

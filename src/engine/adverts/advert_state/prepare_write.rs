@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute_values::AttributeValues;
-use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Refusal, RefusingSide, Searcher, admit_advertisement};
+use crate::domain::filter::{
+    AdvertisementView, AdvertsOfAvoidedPlayers, Refusal, RefusingSide, Searcher, admit_advertisement,
+};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::domain::limit;
 use crate::domain::probe_result::ProbeResults;
@@ -18,11 +20,11 @@ use crate::engine::adverts::seat_measures::SeatMeasures;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::engine::error::EngineError;
 use crate::engine::party_avoidance::{PartyAvoidance, SessionAvoidanceVerdict};
-use crate::engine::party_values::PartyValues;
+use crate::engine::party_values::PartyValueReader;
 use crate::store::{AdvertWrite, Reservation, ReservationLimit, ReservationState};
 
 /// Head start of the heartbeat owner, milliseconds, before another replica ends an expired hold.
-const HEARTBEAT_OWNER_HEAD_START_MS: u64 = 1_000;
+const REMOTE_HOLD_EXPIRY_DELAY_MS: u64 = 1_000;
 
 impl AdvertState {
     /// Store write for `command`. `None` if the command was answered without one.
@@ -78,8 +80,9 @@ impl AdvertState {
                 Some((AdvertWriterCommand::EraseUser(erase, reply, in_flight), write))
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
-                let is_due =
-                    self.hold_expires_at(set_id, advertisement_id, id).is_some_and(|expires_at| expires_at <= now);
+                let is_due = self
+                    .hold_expiry_at_this_replica(set_id, advertisement_id, id)
+                    .is_some_and(|expires_at| expires_at <= now);
                 is_due.then(|| {
                     (
                         AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id),
@@ -126,7 +129,7 @@ impl AdvertState {
         let set = set.lock_for_read();
         let record = set.get(reserve.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
         if !record.reservations.iter().any(|existing| existing.id == reserve.reservation_id) {
-            if avoidance.is_some_and(|avoidance| is_hidden(record, &avoidance)) {
+            if avoidance.is_some_and(|avoidance| is_hidden_by_avoidance(record, &avoidance)) {
                 return Err(EngineError::AdvertisementNotFound);
             }
             measures = check_admission(&self.common.party_values, reserve, record, now)?;
@@ -161,16 +164,18 @@ impl AdvertState {
     }
 
     /// Time at which this replica ends a hold: its deadline, plus a head start for another heartbeat owner.
-    fn hold_expires_at(&self, set_id: SetId, id: AdvertisementId, reservation: ReservationId) -> Option<UnixMs> {
+    fn hold_expiry_at_this_replica(
+        &self,
+        set_id: SetId,
+        id: AdvertisementId,
+        reservation: ReservationId,
+    ) -> Option<UnixMs> {
         let set = self.advert_sets.get(set_id)?;
         let set = set.lock_for_read();
         let record = set.get(id)?;
         let held = record.reservations.iter().find(|existing| existing.id == reservation)?;
-        let expires_at = if record.is_heartbeat_owner {
-            held.deadline
-        } else {
-            held.deadline.plus_ms(HEARTBEAT_OWNER_HEAD_START_MS)
-        };
+        let expires_at =
+            if record.is_heartbeat_owner { held.deadline } else { held.deadline.plus_ms(REMOTE_HOLD_EXPIRY_DELAY_MS) };
         (held.state == ReservationState::Held).then_some(expires_at)
     }
 
@@ -208,14 +213,14 @@ impl AdvertState {
 }
 
 /// Whether an advertisement does not exist for a party. Game servers have no players of their own.
-fn is_hidden(record: &AdvertRecord, avoidance: &PartyAvoidance<'_>) -> bool {
+fn is_hidden_by_avoidance(record: &AdvertRecord, avoidance: &PartyAvoidance<'_>) -> bool {
     record.advertisement.kind == AdvertisementKind::Session
         && avoidance.verdict(&users_of_record(record)) == SessionAvoidanceVerdict::Hidden
 }
 
 /// Whether `reserve` may take seats in `record`, and how well it fits a party that has searched. The store checks the open seats.
 fn check_admission(
-    party_values: &PartyValues,
+    party_values: &PartyValueReader,
     reserve: &ReserveSeats,
     record: &AdvertRecord,
     now: UnixMs,
@@ -228,7 +233,8 @@ fn check_admission(
     if reserve.required_kind == AdvertisementKind::GameServer {
         return if record.expires_at <= now { Err(EngineError::AdvertisementNotFound) } else { Ok(None) };
     }
-    let is_repeated = |existing: &Reservation| existing.id == reserve.reservation_id || is_replaced(reserve, existing);
+    let is_repeated =
+        |existing: &Reservation| existing.id == reserve.reservation_id || replaces_reservation(reserve, existing);
     if record.has_valid_reservation_for(&reserve.users, is_repeated, now) {
         return refuse("own", RefusingSide::Searcher);
     }
@@ -255,9 +261,9 @@ fn check_admission(
         users: &reserve.users,
         caller: reserve.subject,
         excluded_ids: &[],
-        avoided: AvoidedAdverts::default(),
+        avoided: AdvertsOfAvoidedPlayers::default(),
         probes: ProbeResults::from_sorted(&reserve.probes),
-        predictor: reserve.predictor.as_ref().map(|predictor| predictor.view()),
+        predictor: reserve.predictor.as_ref().map(|predictor| predictor.as_search_predictor()),
         waited_ms: now.ms_since(reserve.searching_since),
     };
     check_rules(reserve, &searcher, &candidate, now)?;
@@ -286,7 +292,7 @@ fn ticket_searcher<'a>(
         users,
         caller: None,
         excluded_ids: &[],
-        avoided: AvoidedAdverts::default(),
+        avoided: AdvertsOfAvoidedPlayers::default(),
         probes: ProbeResults::default(),
         predictor: None,
         waited_ms: now.ms_since(ticket.entered_at),
@@ -324,7 +330,7 @@ fn check_rules(
 }
 
 /// Whether the store ends `existing` if it makes the reservation of `reserve`.
-fn is_replaced(reserve: &ReserveSeats, existing: &Reservation) -> bool {
+fn replaces_reservation(reserve: &ReserveSeats, existing: &Reservation) -> bool {
     let (Some((owner, limit)), Some(existing)) = (reserve.owner, existing.owner) else { return false };
     owner.party == existing.party || owner.client == existing.client && limit.per_client == 1
 }

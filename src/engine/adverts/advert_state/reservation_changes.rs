@@ -32,7 +32,7 @@ impl AdvertState {
             if self.common.fills_open_sessions(set_id)
                 && let Some(record) = set.get(advertisement_id)
             {
-                self.record_open_session(record);
+                self.wake_backfill_if_open(record);
             }
             drop(set);
             self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
@@ -58,7 +58,7 @@ impl AdvertState {
         if self.common.fills_open_sessions(set_id)
             && let Some(record) = set.get(advertisement_id)
         {
-            self.record_open_session(record);
+            self.wake_backfill_if_open(record);
         }
         drop(set);
         let change = host_change_of_released_seat(reservation.state);
@@ -80,14 +80,14 @@ impl AdvertState {
             if held && confirmed.contains(&reservation.id) {
                 reservation.state = ReservationState::Confirmed;
                 events.push((reservation.clone(), ReservationChange::Confirmed));
-                self.common.statistics.record_settled(reservation.id, &self.common.metrics);
+                self.common.statistics.record_settled_reservation(reservation.id, &self.common.metrics);
             }
             if reservation.state != ReservationState::Ended && joined.contains(&reservation.id) {
                 let had_seats = reservation.state == ReservationState::Confirmed || now < reservation.deadline;
                 mark_reservation_ended(reservation, joined_until);
                 reservation.has_joined = had_seats;
                 if had_seats {
-                    self.common.statistics.record_settled(reservation.id, &self.common.metrics);
+                    self.common.statistics.record_settled_reservation(reservation.id, &self.common.metrics);
                 }
             }
         }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::auth::token::{ConsentPurpose, HandleCipher};
+use crate::auth::token::{AdvertisementHandleCipher, ConsentPurpose};
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::filter::{
-    AdvertisementView, AvoidedAdverts, Searcher, admit_advertisement, measure_between, measured_or_predicted_round_trip,
+    AdvertisementView, AdvertsOfAvoidedPlayers, Searcher, admit_advertisement, measure_between,
+    measured_or_predicted_round_trip,
 };
 use crate::domain::id::{AdvertisementId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
@@ -18,8 +19,8 @@ use crate::domain::measure::Measure;
 use crate::domain::probe_result::{MeasuredOrPredictedRoundTrip, ProbeResults};
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::ruleset::probing::ProbedPlayers;
-use crate::domain::ruleset::{AdvertisementIdDisclosure, Ruleset};
-use crate::domain::score::{score, soft_filter_term};
+use crate::domain::ruleset::{AdvertisementIdForm, Ruleset};
+use crate::domain::score::{score, soft_filter_term_of_advertisement};
 use crate::domain::time::UnixMs;
 use crate::domain::value_choice::{ValueChoiceContext, choose_values, seed_of_id};
 use crate::domain::wish::{Wish, allowed_wishes};
@@ -27,16 +28,16 @@ use crate::engine::adverts::advert_set::candidate_from_record;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
 use crate::engine::adverts::probe_results::{
-    count_answered_and_probed, merge_records, probe_results_at, record_of_report,
+    count_answered_and_probed, merge_records, probe_results_at, record_of_finding,
 };
 use crate::engine::adverts::search_claim::{renew_or_start_search_claim, ruleset_of_search, sign_search_token};
 use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::beacons::party_floors::PartyPredictor;
-use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
+use crate::engine::beacons::party_latency::{AppliedLatencyTokens, apply_latency_tokens};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
-    Caller, CandidateView, LatencyReportSummary, LatencyTestPhase, ReportLatencyCommand, ReportedFinding, RoundTrip,
-    SearchCommand, SearchSummary,
+    Caller, CandidateView, LatencyReportSummary, LatencyTestPhase, ReportLatencyCommand, ReportedFinding,
+    RoundTripWithSource, SearchCommand, SearchSummary,
 };
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_avoidance::PartyAvoidance;
@@ -67,7 +68,7 @@ impl AdvertState {
         let purpose = (&*ruleset, ConsentPurpose::Search);
         check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
         let mut session = search.session;
-        let PartyLatency { ignored_fields: mut ignored, floors } =
+        let AppliedLatencyTokens { ignored_fields: mut ignored, floors } =
             apply_latency_tokens(&self.common, caller, &effective, &mut session, &search.latency_tokens, now);
         let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
@@ -88,9 +89,9 @@ impl AdvertState {
             ruleset: &effective,
             searcher: checked.searcher(
                 &excluded,
-                AvoidedAdverts::default(),
+                AdvertsOfAvoidedPlayers::default(),
                 ProbeResults::from_sorted(&probes),
-                predictor.as_ref().map(PartyPredictor::view),
+                predictor.as_ref().map(PartyPredictor::as_search_predictor),
                 waited_ms,
             ),
             silo: checked.session.silo,
@@ -133,7 +134,7 @@ impl AdvertState {
         &self,
         query: SearchQuery<'_>,
         avoidance: Option<PartyAvoidance<'_>>,
-        cipher: Option<&HandleCipher>,
+        cipher: Option<&AdvertisementHandleCipher>,
         answer: &mut SearchSummary,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> usize {
@@ -151,9 +152,9 @@ impl AdvertState {
             let first_byte =
                 |hit: &SearchHit| index.entry(hit.slot).encoded_response.first().copied().map_or(0, usize::from);
             std::hint::black_box(results.hits.iter().map(first_byte).sum::<usize>());
-            let choices = self.choices(query.ruleset, query.silo, query.now);
+            let choices = self.value_choice_input(query.ruleset, query.silo, query.now);
             // With handles, endpoints would tell which advertisements of two searchers are the same.
-            let told_probes = if cipher.is_none() { query.ruleset.probing.players_in_search() } else { 0 };
+            let told_probes = if cipher.is_none() { query.ruleset.probing.player_probes_in_search() } else { 0 };
             let mut sources = [0; RoundTripLabel::ALL.len()];
             for (hit_index, hit) in results.hits.iter().enumerate() {
                 let entry = index.entry(hit.slot);
@@ -164,10 +165,10 @@ impl AdvertState {
                     choices: choices.as_ref(),
                 };
                 let player_probe = entry.advertisement.player_probe().filter(|_| hit_index < told_probes);
-                let chosen = builder.chosen(&entry.view());
+                let chosen = builder.chosen_values(&entry.view());
                 let candidate = index.view(hit.slot);
                 let view = builder.build(&candidate, &entry.encoded_response, hit.score, results.hit_terms(hit_index));
-                sources[source_of(view.round_trip) as usize] += 1;
+                sources[label_of_round_trip(view.round_trip) as usize] += 1;
                 each(CandidateView { player_probe, chosen: &chosen, ..view });
             }
             self.common.metrics.record_round_trip_sources(sources);
@@ -188,7 +189,7 @@ impl AdvertState {
         let now = self.common.clock.now();
         let ruleset = ruleset_of_search(&self.common, report.set_id, report.ruleset_hash, &report.search_token)?;
         let mut session = report.session;
-        let PartyLatency { ignored_fields: mut ignored, floors } =
+        let AppliedLatencyTokens { ignored_fields: mut ignored, floors } =
             apply_latency_tokens(&self.common, caller, &ruleset, &mut session, &report.latency_tokens, now);
         let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
@@ -208,24 +209,24 @@ impl AdvertState {
         let to_id = |handle| self.advert_id_of_handle(&ruleset, party, handle, now).unwrap_or(handle);
         let stated: Vec<_> = report.measurements.iter().map(|&(handle, finding)| (to_id(handle), finding)).collect();
         let silo = checked.session.silo;
-        let findings = self.findings(&ruleset, phase, stated);
+        let findings = self.fill_unstated_findings(&ruleset, phase, stated);
         let (answered, probed) = count_answered_and_probed(&claim.measured.probes, &findings);
-        self.record_probes(phase, &findings);
+        self.count_probe_reports(phase, &findings);
         let since_start_ms = now.ms_since(search.started_at);
         let records = findings
             .iter()
-            .filter_map(|&(id, finding)| record_of_report(id, finding, ruleset.probing.figure, phase, since_start_ms));
+            .filter_map(|&(id, finding)| record_of_finding(id, finding, ruleset.probing.figure, phase, since_start_ms));
         merge_records(&mut claim.measured.probes, records);
         let probes = probe_results_at(&claim.measured, search.started_at, now);
         let probes = ProbeResults::from_sorted(&probes);
         let predictor = floors.predictor(&self.common.beacons, checked.session.locality, now);
-        let predictor = predictor.as_ref().map(PartyPredictor::view);
-        let searcher = checked.searcher(&[], AvoidedAdverts::default(), probes, predictor, since_start_ms);
+        let predictor = predictor.as_ref().map(PartyPredictor::as_search_predictor);
+        let searcher = checked.searcher(&[], AdvertsOfAvoidedPlayers::default(), probes, predictor, since_start_ms);
         let cipher = self.handle_cipher(&ruleset, party, now);
         let avoidance = PartyAvoidance::new(&self.common, &ruleset, silo, &checked.users, now);
         let cipher = cipher.as_ref();
-        let ranking = Ranking { ruleset: &ruleset, searcher, avoidance, silo, cipher, phase, now };
-        let implausible = self.rank_by_measured_latency(ranking, &findings, each);
+        let ranking = RankingContext { ruleset: &ruleset, searcher, avoidance, silo, cipher, phase, now };
+        let implausible = self.filter_and_rank_candidates(ranking, &findings, each);
         let not_probed = findings.iter().filter(|(_, finding)| *finding == ReportedFinding::NotProbed).count();
         let enough_answered = answered as f64 >= ruleset.involved_phase_percent * probed as f64 / 100.0;
         let involved_phase_may_start = match phase {
@@ -235,7 +236,7 @@ impl AdvertState {
         if phase == LatencyTestPhase::Quick {
             claim.measured.involved_phase_may_start = involved_phase_may_start;
         }
-        if ruleset.handles == AdvertisementIdDisclosure::PerSearcher {
+        if ruleset.handles == AdvertisementIdForm::PerSearcher {
             // The token would tell which advertisements of two searchers are the same.
             claim.measured.probes.clear();
         }
@@ -251,17 +252,24 @@ impl AdvertState {
     }
 
     /// Facts for choices of entries of string lists; `None` if the ruleset chooses none.
-    fn choices(&self, ruleset: &Ruleset, silo: SiloId, now: UnixMs) -> Option<Choices> {
+    fn value_choice_input(&self, ruleset: &Ruleset, silo: SiloId, now: UnixMs) -> Option<ValueChoiceInput> {
         let key = QueueKey { set_id: ruleset.set_id, silo };
         let log = || ruleset.played_values_recent_ms().and_then(|_| self.common.past_matches.get(key));
-        ruleset.chooses_values().then(|| Choices { log: log(), now })
+        ruleset.chooses_values().then(|| ValueChoiceInput { log: log(), now })
     }
 
     /// Cipher for the ids that a party receives; `None` where it receives the ids themselves.
-    fn handle_cipher(&self, ruleset: &Ruleset, party_digest: [u8; 16], now: UnixMs) -> Option<HandleCipher> {
+    fn handle_cipher(
+        &self,
+        ruleset: &Ruleset,
+        party_digest: [u8; 16],
+        now: UnixMs,
+    ) -> Option<AdvertisementHandleCipher> {
         match ruleset.handles {
-            AdvertisementIdDisclosure::Ids => None,
-            AdvertisementIdDisclosure::PerSearcher => Some(self.common.token_signer.handle_cipher(party_digest, now)),
+            AdvertisementIdForm::Ids => None,
+            AdvertisementIdForm::PerSearcher => {
+                Some(self.common.token_signer.advertisement_handle_cipher(party_digest, now))
+            }
         }
     }
 
@@ -274,7 +282,7 @@ impl AdvertState {
         handle: AdvertisementId,
         now: UnixMs,
     ) -> Option<AdvertisementId> {
-        if ruleset.handles == AdvertisementIdDisclosure::Ids {
+        if ruleset.handles == AdvertisementIdForm::Ids {
             return Some(handle);
         }
         let set = self.advert_sets.get(ruleset.set_id)?;
@@ -287,7 +295,7 @@ impl AdvertState {
 
     /// Findings of a report, with those that the client leaves to the server: a player's machine whose endpoint no search tells was
     /// not probed in the quick phase; any other host is silent.
-    fn findings(
+    fn fill_unstated_findings(
         &self,
         ruleset: &Ruleset,
         phase: LatencyTestPhase,
@@ -309,7 +317,7 @@ impl AdvertState {
     }
 
     /// Counts reported probes in the metrics.
-    fn record_probes(&self, phase: LatencyTestPhase, findings: &[(AdvertisementId, ReportedFinding)]) {
+    fn count_probe_reports(&self, phase: LatencyTestPhase, findings: &[(AdvertisementId, ReportedFinding)]) {
         let phase = match phase {
             LatencyTestPhase::Quick => ProbePhase::Quick,
             LatencyTestPhase::Involved => ProbePhase::Involved,
@@ -327,7 +335,7 @@ impl AdvertState {
     }
 
     /// Records how far a measured round trip is from the predicted one.
-    fn compare_with_prediction(
+    fn record_prediction_error(
         &self,
         ruleset: &Ruleset,
         searcher: &Searcher<'_>,
@@ -352,9 +360,9 @@ impl AdvertState {
 
     /// Calls `each` per ranked candidate. Returns the indices of measurements that are faster than light: they count as what light
     /// would take.
-    fn rank_by_measured_latency(
+    fn filter_and_rank_candidates(
         &self,
-        Ranking { ruleset, searcher, avoidance, silo, cipher, phase, now }: Ranking<'_>,
+        RankingContext { ruleset, searcher, avoidance, silo, cipher, phase, now }: RankingContext<'_>,
         findings: &[(AdvertisementId, ReportedFinding)],
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Vec<usize> {
@@ -380,7 +388,7 @@ impl AdvertState {
                 let candidate = candidate_from_record(record, &attribute_values);
                 let counted = match finding {
                     ReportedFinding::Answered(statistics) => {
-                        self.compare_with_prediction(ruleset, searcher, &candidate, statistics.floor_ms);
+                        self.record_prediction_error(ruleset, searcher, &candidate, statistics.floor_ms);
                         measured_or_predicted_round_trip(ruleset, searcher, &candidate)
                     }
                     ReportedFinding::NotProbed => None,
@@ -401,33 +409,34 @@ impl AdvertState {
         ranked.dedup_by_key(|candidate| candidate.1);
         // With handles, endpoints would tell which advertisements of two searchers are the same.
         let told_probes = match (phase, cipher) {
-            (LatencyTestPhase::Quick, None) => ruleset.probing.players_after_quick_probe(),
+            (LatencyTestPhase::Quick, None) => ruleset.probing.player_probes_after_quick_probe(),
             _ => 0,
         };
         let mut score_terms = Vec::new();
-        let choices = self.choices(ruleset, silo, now);
+        let choices = self.value_choice_input(ruleset, silo, now);
         for (place, (score, _, _, record, attribute_values)) in ranked.iter().enumerate() {
             let choices = choices.as_ref();
             let builder = CandidateViewBuilder { ruleset, searcher, cipher, choices };
             let candidate = candidate_from_record(record, attribute_values);
             let filters = ruleset.soft_filters.iter();
             score_terms.clear();
-            score_terms.extend(filters.map(|filter| soft_filter_term(ruleset, filter, searcher, &candidate)));
+            score_terms
+                .extend(filters.map(|filter| soft_filter_term_of_advertisement(ruleset, filter, searcher, &candidate)));
             let player_probe = record.advertisement.player_probe().filter(|_| place < told_probes);
             let view = builder.build(&candidate, &record.encoded_advert, *score, &score_terms);
-            let chosen = builder.chosen(&candidate);
+            let chosen = builder.chosen_values(&candidate);
             each(CandidateView { player_probe, chosen: &chosen, ..view });
         }
         implausible
     }
 }
 
-fn source_of(round_trip: Option<RoundTrip>) -> RoundTripLabel {
+fn label_of_round_trip(round_trip: Option<RoundTripWithSource>) -> RoundTripLabel {
     match round_trip {
-        Some(RoundTrip::Measured(_)) => RoundTripLabel::Measured,
-        Some(RoundTrip::Predicted(_)) => RoundTripLabel::Predicted,
-        Some(RoundTrip::ByRegion(_)) => RoundTripLabel::Region,
-        Some(RoundTrip::ByDistance(_)) => RoundTripLabel::Distance,
+        Some(RoundTripWithSource::Measured(_)) => RoundTripLabel::Measured,
+        Some(RoundTripWithSource::Predicted(_)) => RoundTripLabel::Predicted,
+        Some(RoundTripWithSource::ByRegion(_)) => RoundTripLabel::Region,
+        Some(RoundTripWithSource::ByDistance(_)) => RoundTripLabel::Distance,
         None => RoundTripLabel::Unknown,
     }
 }
@@ -439,18 +448,18 @@ fn ms_until_limits_relax(ruleset: &Ruleset, wishes: &[Wish], waited_ms: u64) -> 
 }
 
 /// Context of a ranking by measured round trips.
-struct Ranking<'a> {
+struct RankingContext<'a> {
     ruleset: &'a Ruleset,
     searcher: Searcher<'a>,
     avoidance: Option<PartyAvoidance<'a>>,
     silo: SiloId,
-    cipher: Option<&'a HandleCipher>,
+    cipher: Option<&'a AdvertisementHandleCipher>,
     phase: LatencyTestPhase,
     now: UnixMs,
 }
 
 /// Facts for choices of entries of string lists.
-struct Choices {
+struct ValueChoiceInput {
     /// Past matches of the set and silo, if the ruleset chooses by what was played.
     log: Option<Arc<Mutex<PastMatchLog>>>,
     now: UnixMs,
@@ -461,14 +470,14 @@ struct CandidateViewBuilder<'a> {
     ruleset: &'a Ruleset,
     searcher: &'a Searcher<'a>,
     /// Seals ids; `None` where searchers receive ids.
-    cipher: Option<&'a HandleCipher>,
+    cipher: Option<&'a AdvertisementHandleCipher>,
     /// Facts for choices of entries of string lists; `None` if the ruleset chooses none.
-    choices: Option<&'a Choices>,
+    choices: Option<&'a ValueChoiceInput>,
 }
 
 impl CandidateViewBuilder<'_> {
     /// Entries that the ruleset would choose for the party and the session. None if it chooses none, which costs nothing.
-    fn chosen(&self, advertisement: &AdvertisementView<'_>) -> Box<[ChosenValue]> {
+    fn chosen_values(&self, advertisement: &AdvertisementView<'_>) -> Box<[ChosenValue]> {
         let Some(choices) = self.choices else { return Box::default() };
         let seed = seed_of_id(advertisement.advertisement.id.as_bytes());
         let sides = [advertisement.attribute_values, self.searcher.attribute_values];
@@ -490,15 +499,15 @@ impl CandidateViewBuilder<'_> {
         let (searcher_view, candidate_view) = (self.searcher.session_view(), advertisement.session_view());
         let between = |measure| measure_between(self.ruleset, measure, &searcher_view, &candidate_view, None);
         let estimated = |ms| match has_common_region(searcher_view.region_latencies, candidate_view.region_latencies) {
-            true => RoundTrip::ByRegion(ms),
-            false => RoundTrip::ByDistance(ms),
+            true => RoundTripWithSource::ByRegion(ms),
+            false => RoundTripWithSource::ByDistance(ms),
         };
         let round_trip = match measured_or_predicted_round_trip(self.ruleset, self.searcher, advertisement) {
             Some(MeasuredOrPredictedRoundTrip::Measured { measured, is_as_measured: true }) => {
-                Some(RoundTrip::Measured(measured.round_trip_ms))
+                Some(RoundTripWithSource::Measured(measured.round_trip_ms))
             }
             Some(MeasuredOrPredictedRoundTrip::Measured { measured, .. }) => Some(estimated(measured.round_trip_ms)),
-            Some(MeasuredOrPredictedRoundTrip::Predicted(predicted)) => Some(RoundTrip::Predicted(predicted)),
+            Some(MeasuredOrPredictedRoundTrip::Predicted(predicted)) => Some(RoundTripWithSource::Predicted(predicted)),
             None => between(Measure::Latency).map(estimated),
         };
         CandidateView {

@@ -5,14 +5,14 @@ use crate::domain::statistic::PartySizeClass;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::writer_command::ReserveSeats;
-use crate::engine::statistics::UnsettledSeat;
+use crate::engine::statistics::UnsettledReservation;
 use crate::store::Reservation;
 
 impl AdvertState {
     /// Keeps a new reservation of a searching party for the statistics; it counts when it is settled.
     pub(super) fn keep_unsettled_seat_of_search(&self, reserve: &ReserveSeats, reservation: &Reservation, now: UnixMs) {
         let Some(measures) = reserve.measures else { return };
-        let seat = UnsettledSeat {
+        let seat = UnsettledReservation {
             set_id: reserve.set_id,
             region: reserve.ruleset.nearest_region_if_in_statistics(&reserve.session).map(Into::into),
             party_size: PartySizeClass::from_player_count(reserve.session.player_count().into()),
@@ -23,6 +23,6 @@ impl AdvertState {
             at: now,
             deadline: reservation.deadline,
         };
-        self.common.statistics.add_unsettled_seat(reservation.id, seat);
+        self.common.statistics.add_unsettled_reservation(reservation.id, seat);
     }
 }

@@ -52,7 +52,7 @@ impl AdvertState {
         if self.common.fills_open_sessions(erase.set_id)
             && let Some(record) = set.get(erase.advertisement_id)
         {
-            self.record_open_session(record);
+            self.wake_backfill_if_open(record);
         }
         drop(set);
         self.publish_reservation_events(erase.advertisement_id, events, now);

@@ -35,7 +35,7 @@ impl QueueEngine {
             .await
             .ok_or(EngineError::NotOwner)?;
         let check = match self.check_match_end(caller, &end, &match_) {
-            Err(refusal) => match self.shared.load_newer_match(&match_).await? {
+            Err(refusal) => match self.shared.wait_for_newer_match(&match_).await? {
                 Some(newer) => self.check_match_end(caller, &end, &newer)?,
                 None => return Err(refusal),
             },
@@ -99,7 +99,7 @@ impl QueueEngine {
                 let match_ticket =
                     match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == holder.ticket_id);
                 let match_ticket = match_ticket.ok_or(EngineError::NotOwner)?;
-                let mut players = self.ending_players(&holder, match_, match_ticket);
+                let mut players = self.players_holder_ends_for(&holder, match_, match_ticket);
                 match match_.stage.assignment_since_play_start() {
                     Some(Assignment::GameServer { .. }) => Err(EngineError::NotOwner),
                     Some(Assignment::PeerHost { host }) => {
@@ -117,7 +117,7 @@ impl QueueEngine {
 
     /// Players of the ticket for whom the holder may end the match: those it acts for, and while the match runs only those who
     /// have not left it, unless the caller has no user.
-    fn ending_players<'a>(
+    fn players_holder_ends_for<'a>(
         &self,
         holder: &TicketHolder,
         match_: &Match,

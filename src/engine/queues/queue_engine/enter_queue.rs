@@ -14,7 +14,7 @@ use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::Session;
 use crate::domain::team::{self, TeamParty};
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens, published_seat_vectors};
+use crate::engine::beacons::party_latency::{AppliedLatencyTokens, apply_latency_tokens, published_player_vectors};
 use crate::engine::checked_session::validate_session_for_ruleset;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -57,13 +57,13 @@ impl QueueEngine {
         )?;
         let (mut session, tokens) = (enter.session, &enter.latency_tokens);
         let common = &self.shared.common;
-        let PartyLatency { mut ignored_fields, floors: _ } =
+        let AppliedLatencyTokens { mut ignored_fields, floors: _ } =
             apply_latency_tokens(common, caller, &ruleset, &mut session, tokens, now);
-        let own_round_trips_ms = measured_round_trips_ms(&session);
-        let (session, place_and_center, untrusted) = common.with_coarse_place(caller, session)?;
+        let own_round_trips_ms = region_round_trips_ms(&session);
+        let (session, place_and_center, untrusted) = common.with_coarse_locality_and_place(caller, session)?;
         ignored_fields.extend(untrusted);
         validate_session_for_ruleset(&ruleset, &session)?;
-        check_roles(&ruleset, teams, &session)?;
+        check_roles_fit_team(&ruleset, teams, &session)?;
         let party_values = &self.shared.common.party_values;
         ignored_fields.extend(attribute_values::ignored_untrusted_field_paths(&ruleset, &session));
         let EnteredSession { session, player_ratings } = party_values.build_entered_session(&ruleset, session);
@@ -74,14 +74,14 @@ impl QueueEngine {
             entered_at: now,
             session,
             player_ratings,
-            rating_digest_key: party_values.rating_digest_key(&ruleset),
+            rating_digest_key: party_values.rating_key_if_digest(&ruleset),
             own_round_trips_ms,
             blocked_users: enter.blocked_users,
             exclusive: !queue.allow_other_queues,
             self_answering: consents.self_answering.clone(),
         });
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
-        let seat_vectors = published_seat_vectors(common, caller, &ruleset, (&users, tokens), place_and_center, now);
+        let seat_vectors = published_player_vectors(common, caller, &ruleset, (&users, tokens), place_and_center, now);
         let key = queue_key_of(&ticket);
         let silo_use = Some(self.shared.common.open_silos.use_silo(ticket.session.silo, caller)?);
         let write = QueueWrite::EnterQueue {
@@ -95,7 +95,7 @@ impl QueueEngine {
             max_tickets_per_user: caller.user.map(|_| self.shared.common.settings.max_tickets_per_user),
             now,
         };
-        match self.shared.submit_write_with_silo_use(write, silo_use).await? {
+        match self.shared.submit_write_keeping_silo_open(write, silo_use).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
                 self.shared.connected_users.lock().record_connected(key, users, now);
                 Ok(self.enter_answer(caller, &stored, (queue.ticket_ttl_ms, ignored_fields), now))
@@ -214,7 +214,7 @@ fn check_party_size(session: &Session, teams: &TeamsSpec) -> Result<(), EngineEr
 }
 
 /// Checks that the players can be in one team with the roles that they want, and those that their party offers.
-fn check_roles(ruleset: &Ruleset, teams: &TeamsSpec, session: &Session) -> Result<(), EngineError> {
+fn check_roles_fit_team(ruleset: &Ruleset, teams: &TeamsSpec, session: &Session) -> Result<(), EngineError> {
     if teams.roles.is_empty() {
         return Ok(());
     }
@@ -236,7 +236,7 @@ fn check_roles(ruleset: &Ruleset, teams: &TeamsSpec, session: &Session) -> Resul
 }
 
 /// Round trips as the party measured them, in the order of its regions; `None` without any.
-fn measured_round_trips_ms(session: &Session) -> Option<Box<[f32]>> {
+fn region_round_trips_ms(session: &Session) -> Option<Box<[f32]>> {
     let measured = &session.region_latencies;
     (!measured.is_empty()).then(|| measured.iter().map(|latency| latency.round_trip_ms).collect())
 }

@@ -7,7 +7,7 @@ use crate::engine::queues::operator_command::EraseUserChangedRecords;
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::match_results::store_unavailable;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
-use crate::store::queues::{ERASED_ROWS_MAX, QueueOutcome, QueueWrite, UserErasure};
+use crate::store::queues::{ERASED_ROWS_PER_KIND_MAX, QueueOutcome, QueueWrite, UserErasure};
 use crate::store::user_data::UserRowKind;
 
 /// Maximum rounds: a player whose game still runs may enter again meanwhile.
@@ -48,7 +48,7 @@ impl QueueEngine {
         let mut is_quiet = false;
         for _ in 0..ROUNDS_MAX {
             let before = answer;
-            let has_left_all = self.leave_everything(user).await?;
+            let has_left_all = self.leave_tickets_and_matches(user).await?;
             shared.adverts.delete_sessions_of_erased_user(user, callers).await?;
             let has_published = self.delete_published_by(callers).await?;
             let was_in_advertisements = self.erase_from_advertisements(user, seed).await?;
@@ -64,14 +64,14 @@ impl QueueEngine {
         shared.connected_users.lock().forget(user);
         store.request_erasure_cleanup(shared.common.clock.now()).await.map_err(|error| store_unavailable(&error))?;
         store.clean_up_erasures().await.map_err(|error| store_unavailable(&error))?;
-        if !is_quiet && self.is_member(user).await? {
+        if !is_quiet && self.has_ticket_or_match(user).await? {
             return Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS });
         }
         Ok(answer)
     }
 
     /// Takes the user out of all tickets and matches. Returns whether there were none.
-    async fn leave_everything(&self, user: UserKey) -> Result<bool, EngineError> {
+    async fn leave_tickets_and_matches(&self, user: UserKey) -> Result<bool, EngineError> {
         let stored = self.shared.common.store.read_user(user).await.map_err(|error| store_unavailable(&error))?;
         for membership in &stored.tickets {
             match self.end_ticket_or_leave_match(membership.ticket_id, &[user], Some(user)).await {
@@ -83,7 +83,7 @@ impl QueueEngine {
         Ok(stored.tickets.is_empty() && stored.match_id.is_none())
     }
 
-    async fn is_member(&self, user: UserKey) -> Result<bool, EngineError> {
+    async fn has_ticket_or_match(&self, user: UserKey) -> Result<bool, EngineError> {
         let stored = self.shared.common.store.read_user(user).await.map_err(|error| store_unavailable(&error))?;
         Ok(!stored.tickets.is_empty() || stored.match_id.is_some())
     }
@@ -95,7 +95,8 @@ impl QueueEngine {
         for caller in callers {
             let mut after = [0; 16];
             loop {
-                let ids = self.user_row_ids(*caller, UserRowKind::Advertisement, after, ERASED_ROWS_MAX).await?;
+                let ids =
+                    self.user_row_ids(*caller, UserRowKind::Advertisement, after, ERASED_ROWS_PER_KIND_MAX).await?;
                 let Some(last) = ids.last() else { break };
                 (were_any, after) = (true, *last);
                 for id in ids {
@@ -111,7 +112,7 @@ impl QueueEngine {
     async fn erase_from_advertisements(&self, user: UserKey, seed: [u8; 16]) -> Result<bool, EngineError> {
         let (mut was_named, mut after) = (false, [0; 16]);
         loop {
-            let ids = self.user_row_ids(user, UserRowKind::Advertisement, after, ERASED_ROWS_MAX).await?;
+            let ids = self.user_row_ids(user, UserRowKind::Advertisement, after, ERASED_ROWS_PER_KIND_MAX).await?;
             let Some(last) = ids.last() else { return Ok(was_named) };
             after = *last;
             for id in ids.into_iter().map(AdvertisementId::from_bytes) {
@@ -130,7 +131,7 @@ impl QueueEngine {
         for kind in [Match, Result, Feedback, Ticket, BlockList] {
             let mut after = [0; 16];
             loop {
-                let ids = self.user_row_ids(erasure.user, kind, after, ERASED_ROWS_MAX).await?;
+                let ids = self.user_row_ids(erasure.user, kind, after, ERASED_ROWS_PER_KIND_MAX).await?;
                 let Some(last) = ids.last() else { break };
                 after = *last;
                 let mut write = erasure.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::id::{SetId, TicketId};
 use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use crate::domain::match_result::UserSatisfactionStatistics;
-use crate::domain::queue::explain::{Explanation, TicketToExplain, explain_ticket};
+use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::session::Session;
@@ -36,7 +36,7 @@ impl QueueEngine {
             return Err(EngineError::NoQueue(key.set_id));
         }
         let (shared, snapshot_ruleset) = (Arc::clone(shared), Arc::clone(&ruleset));
-        let query = TicketToExplain { ticket_id: id, max_near_misses, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
+        let query = ExplainQuery { ticket_id: id, max_near_misses, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
         let result = tokio::task::spawn_blocking(move || {
             let queue = snapshot_ruleset.queue.as_ref()?;
             let snapshot = QueueSnapshot::take(
@@ -86,7 +86,7 @@ impl QueueEngine {
         };
         let newcomer = spec.initial_skill();
         let now = self.shared.common.clock.now();
-        let active_periods = self.shared.ratings.lock().match_activity(key).active_periods();
+        let active_periods = self.shared.ratings.lock().match_activity_of_all_users(key).active_periods();
         let to_row = |imported: &ImportedRating| RatingRow {
             user: imported.user,
             key,

@@ -34,7 +34,7 @@ impl QueueEngine {
         ids.truncate(max);
         let mut export = UserExportPage {
             user,
-            log_name: store.user_log_name(user, None).await.map_err(unavailable)?,
+            log_name: store.get_or_insert_user_log_name(user, None).await.map_err(unavailable)?,
             ratings: Vec::new(),
             penalties: Vec::new(),
             tickets: Vec::new(),
@@ -105,13 +105,13 @@ impl QueueEngine {
             || has_block_list
             || store.read_user(user).await.map_err(|error| store_unavailable(&error))?
                 != UserTicketsMatchAndPenalties::default();
-        let name = store.user_log_name(user, is_known.then_some(new_name)).await;
+        let name = store.get_or_insert_user_log_name(user, is_known.then_some(new_name)).await;
         Ok(name.map_err(|error| store_unavailable(&error))?.unwrap_or(new_name))
     }
 
     /// Name of a user in logs; a random one for a user without one, which is not kept.
     pub async fn existing_or_random_log_name(&self, user: UserKey) -> Result<[u8; 16], EngineError> {
-        let name = self.shared.common.store.user_log_name(user, None).await;
+        let name = self.shared.common.store.get_or_insert_user_log_name(user, None).await;
         let new_name = self.shared.common.clock.random_bytes();
         Ok(name.map_err(|error| store_unavailable(&error))?.unwrap_or(new_name))
     }

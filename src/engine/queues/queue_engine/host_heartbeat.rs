@@ -27,7 +27,9 @@ impl QueueEngine {
         let claim = self.verify_host_advertisement_token(caller, &heartbeat.advertisement_token)?;
         let beats = heartbeat.matches.iter();
         let token = &heartbeat.advertisement_token;
-        let answers = join_all(beats.map(|beat| self.host_match(caller, claim.advertisement_id, token, *beat))).await;
+        let answers =
+            join_all(beats.map(|beat| self.apply_hosted_match_beat(caller, claim.advertisement_id, token, *beat)))
+                .await;
         let matches = answers.into_iter().collect::<Result<Vec<_>, EngineError>>()?;
         let now = self.shared.common.clock.now();
         let ruleset = self.shared.common.rulesets.ruleset_in_force(claim.set_id);
@@ -35,7 +37,7 @@ impl QueueEngine {
             || matches.iter().any(|hosted| matches!(hosted.state, HostedMatchState::Confirming(_)));
         let interval_ms = |hosting: &HostingSpec| {
             if may_have_to_confirm {
-                hosting.confirm_heartbeat_interval_ms().min(hosting.play_heartbeat_interval_ms())
+                hosting.heartbeat_interval_before_confirm_ms().min(hosting.play_heartbeat_interval_ms())
             } else {
                 hosting.play_heartbeat_interval_ms()
             }
@@ -55,7 +57,7 @@ impl QueueEngine {
     }
 
     /// Whether a heartbeat with this token was asked for and is due, so that it is not charged. It is then taken.
-    pub fn consume_expected_host_beat(&self, caller: &Caller, advertisement_token: &[u8]) -> bool {
+    pub fn take_uncharged_host_beat(&self, caller: &Caller, advertisement_token: &[u8]) -> bool {
         self.verify_host_advertisement_token(caller, advertisement_token).is_ok_and(|claim| {
             self.shared.adverts.consume_expected_beat(claim.advertisement_id, self.shared.common.clock.now())
         })
@@ -86,7 +88,7 @@ impl QueueEngine {
     }
 
     /// Applies the heartbeat of one match. Fails only if the store is unavailable.
-    async fn host_match(
+    async fn apply_hosted_match_beat(
         &self,
         caller: &Caller,
         advertisement: AdvertisementId,
@@ -99,7 +101,7 @@ impl QueueEngine {
             |host: Option<&Assignment>| host.is_some_and(|host| host.is_on_game_server_with_id(advertisement));
         let Some(mut match_) = found else { return Ok(not_hosted) };
         if !is_host(match_.stage.assignment_since_confirming())
-            && let Some(newer) = self.shared.load_newer_match(&match_).await?
+            && let Some(newer) = self.shared.wait_for_newer_match(&match_).await?
         {
             match_ = newer;
         }
@@ -111,7 +113,7 @@ impl QueueEngine {
             let end = EndMatchCommand { match_id: Some(beat.match_id), proof, server_failed: true };
             self.end_match(caller, end).await?;
         } else {
-            let after = self.shared.apply_host_contact(&match_, self.shared.common.clock.now()).await?;
+            let after = self.shared.apply_host_heartbeat(&match_, self.shared.common.clock.now()).await?;
             // The seats no longer expire.
             if let (MatchStage::Confirming { .. }, MatchStage::Playing { assignment, .. }) =
                 (&match_.stage, &after.stage)

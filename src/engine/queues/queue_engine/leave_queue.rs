@@ -57,7 +57,7 @@ impl QueueEngine {
             let outcome = self.shared.apply_match_event(match_id, event).await?;
             match outcome.result {
                 EventResult::Changed | EventResult::AlreadyApplied => {
-                    self.leave_session(&outcome.match_after, ticket_id);
+                    self.release_session_seats(&outcome.match_after, ticket_id);
                     return self.find_ticket(ticket_id).await;
                 }
                 // The match has just ended: the ticket has ended too, or waits again.
@@ -70,7 +70,7 @@ impl QueueEngine {
 
     /// Releases the seats of the players of a ticket who have left a session's match: its host cannot name them again unless they
     /// come back with a new reservation.
-    fn leave_session(&self, match_: &Match, ticket_id: TicketId) {
+    fn release_session_seats(&self, match_: &Match, ticket_id: TicketId) {
         let Some(start) = &match_.session_start else { return };
         let tickets = match_.tickets.iter().zip(&start.reservations);
         let Some((match_ticket, Some(reservation))) = tickets.into_iter().find(|(own, _)| own.ticket_id == ticket_id)

@@ -16,7 +16,7 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::queue_engine::player_reports::PlayerReportOutcome;
+use crate::engine::queues::queue_engine::player_reports::ReportAttemptOutcome;
 use crate::engine::queues::result_report::{check_report, with_leavers_duration_and_forecast};
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::ratings::command::{
@@ -44,18 +44,18 @@ impl QueueEngine {
             let authority = match self.authorize_reporter(caller, &match_, command) {
                 Ok(authority) => authority,
                 Err(refusal) => {
-                    match_ = shared.load_newer_match(&match_).await?.ok_or(refusal)?;
+                    match_ = shared.wait_for_newer_match(&match_).await?.ok_or(refusal)?;
                     continue;
                 }
             };
             let ruleset = self.loaded_ruleset_of_match(&match_).await?;
             let checked = check_report(shared, &match_, command)?;
             let (visible_ticket, reported_by) = match authority {
-                ReporterAuthority::Alone { visible_ticket, reported_by } => (visible_ticket, reported_by),
-                ReporterAuthority::Seats { ticket_id, users } => {
+                ReportScope::Alone { visible_ticket, reported_by } => (visible_ticket, reported_by),
+                ReportScope::Seats { ticket_id, users } => {
                     match self.report_for_users(&match_, (ticket_id, &users), checked, command).await? {
-                        PlayerReportOutcome::Answer(answer) => return Ok(*answer),
-                        PlayerReportOutcome::Stale(current) => match_ = current,
+                        ReportAttemptOutcome::Answer(answer) => return Ok(*answer),
+                        ReportAttemptOutcome::Stale(current) => match_ = current,
                     }
                     continue;
                 }
@@ -126,7 +126,7 @@ impl QueueEngine {
             .rating_updates
             .iter()
             .filter(|update| visible_ticket.is_none_or(|id| is_player_of_ticket(match_, id, update.user)));
-        let rating_changes = visible.map(|update| (common.player_key(match_.id, update.user), *update)).collect();
+        let rating_changes = visible.map(|update| (common.match_player_key(match_.id, update.user), *update)).collect();
         let state = if result.report.disputing_users.is_empty() { ReportState::Settled } else { ReportState::Disputed };
         ReportResultAnswer { result: Some(result), is_replay, rating_changes, state }
     }
@@ -137,7 +137,7 @@ impl QueueEngine {
         let holder = TicketHolder::verify(&shared.common.token_signer, caller, &command.ticket_token)?;
         let mut match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
         if match_.stage.assignment_since_play_start().is_none()
-            && let Some(newer) = shared.load_newer_match(&match_).await?
+            && let Some(newer) = shared.wait_for_newer_match(&match_).await?
         {
             match_ = newer;
         }
@@ -147,7 +147,7 @@ impl QueueEngine {
             (Some(key), _) => users
                 .iter()
                 .copied()
-                .find(|user| shared.common.current_and_legacy_player_keys(match_.id, *user).contains(&key)),
+                .find(|user| shared.common.current_and_legacy_match_player_keys(match_.id, *user).contains(&key)),
             (None, [only_user]) => Some(*only_user),
             (None, ticket_users) => caller.user.filter(|own_user| ticket_users.contains(own_user)),
         };
@@ -217,8 +217,8 @@ impl QueueEngine {
         reported_by: Option<UserKey>,
         now: UnixMs,
     ) -> Option<PlannedTransition> {
-        let rules =
-            ruleset.map_or_else(LifecycleRules::without_ruleset, |ruleset| self.shared.lifecycle_rules(ruleset));
+        let rules = ruleset
+            .map_or_else(LifecycleRules::for_ending_without_ruleset, |ruleset| self.shared.lifecycle_rules(ruleset));
         let transition = apply_authoritative_report(&rules, match_, reported_by, now);
         plan_transition(&self.shared, ruleset, transition, now)
     }
@@ -229,10 +229,10 @@ impl QueueEngine {
         caller: &Caller,
         match_: &Match,
         command: &ReportResultCommand,
-    ) -> Result<ReporterAuthority, EngineError> {
+    ) -> Result<ReportScope, EngineError> {
         let signer = &self.shared.common.token_signer;
         let authority = match &command.reporter {
-            ResultReporter::Operator => ReporterAuthority::Alone { visible_ticket: None, reported_by: None },
+            ResultReporter::Operator => ReportScope::Alone { visible_ticket: None, reported_by: None },
             ResultReporter::GameServer(token) => {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
                 let is_hosted_here = match_
@@ -246,20 +246,20 @@ impl QueueEngine {
                 if caller.user.is_some() {
                     return Err(EngineError::GameServerRoleRequired);
                 }
-                ReporterAuthority::Alone { visible_ticket: None, reported_by: None }
+                ReportScope::Alone { visible_ticket: None, reported_by: None }
             }
             ResultReporter::Ticket(token) => {
                 let holder = TicketHolder::verify(signer, caller, token)?;
                 let match_ticket = held_ticket_in_match(match_, &holder)?;
                 match match_.stage.assignment_since_play_start() {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
-                    Some(Assignment::PeerHost { .. }) => ReporterAuthority::Seats {
+                    Some(Assignment::PeerHost { .. }) => ReportScope::Seats {
                         ticket_id: match_ticket.ticket_id,
                         users: self.users_reported_for(caller, match_, match_ticket, command.player_key)?,
                     },
                     // An unhosted match is reported by the backend that entered the ticket, not by a player's game.
                     Some(Assignment::Unhosted) if caller.user.is_some() => return Err(EngineError::NotOwner),
-                    Some(Assignment::Unhosted) | None => ReporterAuthority::Alone {
+                    Some(Assignment::Unhosted) | None => ReportScope::Alone {
                         visible_ticket: Some(match_ticket.ticket_id),
                         reported_by: match_ticket.players.first().map(|player| player.user),
                     },
@@ -277,7 +277,7 @@ impl QueueEngine {
 }
 
 /// Weight of a report.
-enum ReporterAuthority {
+enum ReportScope {
     /// The report is the result.
     Alone {
         /// Ticket whose ratings the reporter may see; `None` for all.

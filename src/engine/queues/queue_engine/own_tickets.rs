@@ -3,21 +3,21 @@
 use crate::auth::token::{TicketClaim, TicketSeatClaim};
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
-use crate::engine::queues::command::{OwnTicket, OwnTickets};
+use crate::engine::queues::command::{OwnTicket, OwnTicketsAndCooldowns};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::StoredTicket;
 
 /// Maximum number of ended tickets in one answer. A player has more only with matches of seconds.
-const REPORTABLE_TICKETS_MAX: usize = 16;
+const TICKETS_AWAITING_REPORT_MAX: usize = 16;
 
 impl QueueEngine {
     /// Tickets of the caller's user that have not ended, those of matches that wait for the user's report, each with a token, and the
     /// user's cooldowns. For open tickets the store's rows decide, as they do for Enter, so each server gives the same answer.
     /// Callers without a user have neither.
-    pub async fn own_tickets(&self, caller: &Caller) -> Result<OwnTickets, EngineError> {
-        let Some(user) = caller.user else { return Ok(OwnTickets::default()) };
+    pub async fn own_tickets(&self, caller: &Caller) -> Result<OwnTicketsAndCooldowns, EngineError> {
+        let Some(user) = caller.user else { return Ok(OwnTicketsAndCooldowns::default()) };
         let common = &self.shared.common;
         let stored = common.store.read_user(user).await.map_err(|error| {
             tracing::warn!(%error, "read of a user failed");
@@ -33,7 +33,7 @@ impl QueueEngine {
         let is_new = |ended: &&StoredTicket| found.iter().all(|open| open.ticket.id != ended.ticket.id);
         let cache = self.shared.cache.read();
         let to_report: Vec<StoredTicket> =
-            cache.reportable_tickets_of(user).filter(is_new).take(REPORTABLE_TICKETS_MAX).cloned().collect();
+            cache.reportable_tickets_of(user).filter(is_new).take(TICKETS_AWAITING_REPORT_MAX).cloned().collect();
         drop(cache);
         found.extend(to_report);
         let mut tickets = Vec::with_capacity(found.len());
@@ -52,6 +52,6 @@ impl QueueEngine {
         let active = stored.penalties.iter().filter_map(|(set_id, penalty)| {
             penalty.active_cooldown_end(now).map(|until| (*set_id, cooldown_ms(until).max(1)))
         });
-        Ok(OwnTickets { tickets, cooldowns: active.collect() })
+        Ok(OwnTicketsAndCooldowns { tickets, cooldowns: active.collect() })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId};
 use crate::engine::error::EngineError;
-use crate::engine::open_silos::SiloAndOpeningLimits;
+use crate::engine::open_silos::SiloOverview;
 use crate::engine::queues::operator_command::{
     EntryObstacle, MatchOverview, PlayerEntryQuery, PlayerOverview, PlayerTicket, SetEntryOverview,
 };
@@ -19,7 +19,7 @@ impl QueueEngine {
         let found = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
         let known = found.ok_or(EngineError::MatchNotFound)?;
         // Each server gives the same answer. Without the store, it is what this server knows.
-        let newer = self.shared.load_newer_match(&known).await.ok().flatten();
+        let newer = self.shared.wait_for_newer_match(&known).await.ok().flatten();
         let found_match = newer.unwrap_or(known);
         let blocking_rule = self.shared.placement_problem(id);
         Ok(MatchOverview { found_match, blocking_rule, now: self.shared.common.clock.now() })
@@ -54,7 +54,7 @@ impl QueueEngine {
                 },
             });
         }
-        let silo = common.open_silos.silo_and_opening_limits(query.silo, account);
+        let silo = common.open_silos.silo_overview(query.silo, account);
         let catalog = common.rulesets.snapshot();
         let set_ids = match query.set_id {
             Some(set_id) => vec![set_id],
@@ -84,7 +84,7 @@ impl QueueEngine {
         set_id: SetId,
         catalog: &Arc<CatalogState>,
         stored: &UserTicketsMatchAndPenalties,
-        silo: &SiloAndOpeningLimits,
+        silo: &SiloOverview,
     ) -> SetEntryOverview {
         let ruleset = catalog.ruleset_in_force(set_id);
         let queue = ruleset.and_then(|ruleset| ruleset.queue.as_ref());
@@ -111,7 +111,7 @@ impl QueueEngine {
         if self.shared.common.served_silos.as_ref().is_some_and(|silos| !silos.contains(&query.silo)) {
             obstacles.push(EntryObstacle::SiloNotServed);
         }
-        let is_limit_reached = |limits: &crate::engine::open_silos::SiloLimits| {
+        let is_limit_reached = |limits: &crate::engine::open_silos::OpenSiloLimits| {
             silo.open_silos >= limits.max_silos || silo.opened_by_account >= limits.max_silos_per_user
         };
         if !silo.is_open && silo.limits.as_ref().is_some_and(is_limit_reached) {

@@ -14,7 +14,7 @@ use crate::engine::queues::shared_state::side_reports::ReportWriteOutcome;
 use crate::engine::ratings::command::{ReportResultAnswer, ReportResultCommand, ReportState};
 
 /// Outcome of one attempt to record a report.
-pub(super) enum PlayerReportOutcome {
+pub(super) enum ReportAttemptOutcome {
     /// Answer for the caller.
     Answer(Box<ReportResultAnswer>),
     /// The match has changed; try again.
@@ -29,7 +29,7 @@ impl QueueEngine {
         (ticket_id, users): (TicketId, &[UserKey]),
         checked: CheckedReport,
         command: &ReportResultCommand,
-    ) -> Result<PlayerReportOutcome, EngineError> {
+    ) -> Result<ReportAttemptOutcome, EngineError> {
         let shared = &self.shared;
         let ranks: Vec<u32> = checked.sides.iter().map(|side| side.rank).collect();
         let reports = &match_.side_reports;
@@ -45,7 +45,7 @@ impl QueueEngine {
             // The report is too late. What the earlier ones are worth is decided now.
             shared.settle_due_reports(match_.id).await;
             let current = shared.cache.read().match_by_id(match_.id).cloned().ok_or(EngineError::MatchNotFound)?;
-            return Ok(PlayerReportOutcome::Stale(current));
+            return Ok(ReportAttemptOutcome::Stale(current));
         }
         match reports.outcome {
             Some(SideReportsOutcome::Disputed) if !new_users.is_empty() => return Err(EngineError::ReportWindowEnded),
@@ -72,13 +72,13 @@ impl QueueEngine {
             ReportWriteOutcome::Written(after, Some(result)) => {
                 Ok(self.answer_with_result(&after, result, false, ticket_id))
             }
-            ReportWriteOutcome::Stale(current) => Ok(PlayerReportOutcome::Stale(current)),
+            ReportWriteOutcome::Stale(current) => Ok(ReportAttemptOutcome::Stale(current)),
             ReportWriteOutcome::HasResult(result) if has_ranks(&result, &claim.ranks) => {
                 Ok(self.answer_with_result(match_, result, true, ticket_id))
             }
             // Another server may have recorded these very reports as a dispute.
-            ReportWriteOutcome::HasResult(result) => match shared.load_newer_match(match_).await? {
-                Some(newer) => Ok(PlayerReportOutcome::Stale(newer)),
+            ReportWriteOutcome::HasResult(result) => match shared.wait_for_newer_match(match_).await? {
+                Some(newer) => Ok(ReportAttemptOutcome::Stale(newer)),
                 None => Err(EngineError::AlreadyReported { first_report: result.report.describe_ranks() }),
             },
         }
@@ -96,7 +96,9 @@ impl QueueEngine {
         let present = match_ticket.players.iter().filter(|player| player.left_at.is_none());
         let mut users: Vec<UserKey> = present.map(|player| player.user).collect();
         if let Some(key) = player_key {
-            users.retain(|user| self.shared.common.current_and_legacy_player_keys(match_.id, *user).contains(&key));
+            users.retain(|user| {
+                self.shared.common.current_and_legacy_match_player_keys(match_.id, *user).contains(&key)
+            });
             if users.is_empty() {
                 let problem = "is not one of the ticket's players who are still in the match";
                 return Err(field_error("player_key", problem));
@@ -112,16 +114,16 @@ impl QueueEngine {
         result: Arc<MatchResult>,
         is_replay: bool,
         ticket_id: TicketId,
-    ) -> PlayerReportOutcome {
-        PlayerReportOutcome::Answer(Box::new(self.result_answer(match_, result, is_replay, Some(ticket_id))))
+    ) -> ReportAttemptOutcome {
+        ReportAttemptOutcome::Answer(Box::new(self.result_answer(match_, result, is_replay, Some(ticket_id))))
     }
 
-    fn answer_with_state(&self, match_: &Match, is_replay: bool) -> PlayerReportOutcome {
+    fn answer_with_state(&self, match_: &Match, is_replay: bool) -> ReportAttemptOutcome {
         let now = self.shared.common.clock.now();
         let due_at = self.shared.report_window_ends_at(match_);
         let state = ReportState::of_match(match_, due_at, now).unwrap_or(ReportState::Unreported);
         let answer = ReportResultAnswer { result: None, state, is_replay, rating_changes: Vec::new() };
-        PlayerReportOutcome::Answer(Box::new(answer))
+        ReportAttemptOutcome::Answer(Box::new(answer))
     }
 }
 

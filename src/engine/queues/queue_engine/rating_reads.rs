@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::auth::public_user_keys::PublicUserKeys;
+use crate::auth::public_user_keys::PublicUserKeySecret;
 use crate::domain::id::{SetId, UserKey};
 use crate::domain::lifecycle::Assignment;
 use crate::domain::match_result::RatingHistoryEntry;
@@ -30,7 +30,7 @@ enum RatingUse {
 
 impl QueueEngine {
     /// Keys by which answers name users.
-    pub fn public_user_keys(&self) -> &PublicUserKeys {
+    pub fn public_user_keys(&self) -> &PublicUserKeySecret {
         &self.shared.common.public_user_keys
     }
 
@@ -109,7 +109,7 @@ impl QueueEngine {
         let Some(subject) = caller.subject.filter(|_| !reads_all(caller)) else { return Ok(()) };
         let readable = self.shared.wait_for_cached(|cache| {
             let is_readable = match caller.user {
-                Some(own_user) => is_readable_by_player(cache, own_user, set_id, users, rating_use),
+                Some(own_user) => may_player_use_ratings(cache, own_user, set_id, users, rating_use),
                 None => users.iter().all(|user| self.is_user_of_game_server(cache, subject, *user)),
             };
             is_readable.then_some(())
@@ -139,7 +139,7 @@ fn reads_all(caller: &Caller) -> bool {
 
 /// Whether a player may use the ratings of all `users`: its own, those of users whom it has played with in the set, and for
 /// a prediction those of its own parties.
-fn is_readable_by_player(
+fn may_player_use_ratings(
     cache: &TicketMatchCache,
     own_user: UserKey,
     set_id: SetId,

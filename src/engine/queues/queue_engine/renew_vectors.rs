@@ -1,8 +1,8 @@
 //! Renewal of a player's round trips to beacons, while its ticket waits or is in a match.
 
-use crate::domain::queue::seat_vectors::Seat;
+use crate::domain::queue::seat_vectors::TicketSeat;
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::party_latency::published_own_vector;
+use crate::engine::beacons::party_latency::published_caller_vector;
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
 use crate::engine::queues::command::TicketReference;
@@ -46,7 +46,7 @@ impl QueueEngine {
                 continue;
             };
             let Some(ruleset) = common.rulesets.ruleset_in_force(holder.set_id) else { continue };
-            let Some(vector) = published_own_vector(common, caller, &ruleset, latency_token, now) else { continue };
+            let Some(vector) = published_caller_vector(common, caller, &ruleset, latency_token, now) else { continue };
             let write = QueueWrite::RenewVector { ticket_id: holder.ticket_id, seat, vector };
             if let Err(error) = self.shared.submit_write(write).await {
                 // The call goes on: a heartbeat may need no write.
@@ -58,15 +58,15 @@ impl QueueEngine {
 }
 
 /// Player of the ticket whose round trips a holder may renew: its own. A caller without a user renews those of the first.
-fn own_seat(holder: &TicketHolder, stored: &StoredTicket) -> Option<Seat> {
+fn own_seat(holder: &TicketHolder, stored: &StoredTicket) -> Option<TicketSeat> {
     let index = match holder.user {
         Some(own) => stored.ticket.session.players.iter().position(|player| player.user == own)?,
         None => 0,
     };
-    u8::try_from(index).ok().map(Seat)
+    u8::try_from(index).ok().map(TicketSeat)
 }
 
-fn needs_renewal(stored: &StoredTicket, seat: Seat, now: UnixMs) -> bool {
+fn needs_renewal(stored: &StoredTicket, seat: TicketSeat, now: UnixMs) -> bool {
     let is_open = !matches!(stored.state, TicketState::Ended { .. });
     let lifetime_ms = stored.seat_vectors.of_seat(seat).map_or(0, |vector| vector.expires_at().ms_since(now));
     is_open && lifetime_ms <= NOT_RENEWED_ABOVE_MS

@@ -34,7 +34,7 @@ use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 const ATTEMPTS_MAX: usize = 16;
 
 /// Caller that hosts, and what it asks for.
-struct MatchStart<'a> {
+struct CheckedStartMatch<'a> {
     caller: &'a Caller,
     claim: AdvertisementClaim,
     id: MatchId,
@@ -69,7 +69,7 @@ impl QueueEngine {
             let signer = &engine.shared.common.token_signer;
             let teams = command.teams.iter().map(|team| (team.has_host_party, &*team.reservations));
             let host_users: Vec<UserKey> = host_party.iter().map(|player| player.user).collect();
-            let start = MatchStart {
+            let start = CheckedStartMatch {
                 caller: &caller,
                 claim,
                 id: signer.derive_session_match_id(claim.advertisement_id, &command.idempotency_key),
@@ -83,14 +83,14 @@ impl QueueEngine {
         Ok(PendingAnswer::Pending(answer))
     }
 
-    async fn start_session_match(&self, start: &MatchStart<'_>) -> Result<StartMatchAnswer, EngineError> {
+    async fn start_session_match(&self, start: &CheckedStartMatch<'_>) -> Result<StartMatchAnswer, EngineError> {
         let common = &self.shared.common;
-        if let Some(started) = self.known_match(start.id).await? {
+        if let Some(started) = self.cached_or_stored_match(start.id).await? {
             return self.start_answer(start, &started);
         }
         let set_id = start.claim.set_id;
         common.check_set_not_retiring(set_id)?;
-        if !self.shared.all_servers_know_session_matches() {
+        if !self.shared.all_servers_support_start_match() {
             return Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS });
         }
         let ruleset = common.current_or_cached_ruleset(set_id, None)?;
@@ -100,12 +100,12 @@ impl QueueEngine {
         let mut parties =
             AdvertisedSessionParties::new(&stored).parties_of_named_teams(start.teams, &start.host_party)?;
         for _ in 0..ATTEMPTS_MAX {
-            check_teams(start.teams, &parties)?;
+            check_teams_have_players(start.teams, &parties)?;
             let write = self.plan_start(start, &ruleset, &stored, (&parties, &consents));
             match self.shared.submit_write(write).await? {
                 QueueOutcome::MatchStarted { started, .. } => return self.start_answer(start, &started),
                 QueueOutcome::ConsentSpent(spent) => return Err(consents.spent_error(spent)),
-                QueueOutcome::UsersInMatch { users } => leave_out(&mut parties, &users)?,
+                QueueOutcome::UsersInMatch { users } => leave_out_busy_parties(&mut parties, &users)?,
                 QueueOutcome::TicketsUnavailable { tickets } => {
                     // They have just been entered, perhaps at another server.
                     for id in tickets {
@@ -119,7 +119,11 @@ impl QueueEngine {
     }
 
     /// Consents of the players in the host's own party, for this match.
-    fn host_party_consents(&self, start: &MatchStart<'_>, ruleset: &Ruleset) -> Result<CheckedConsents, EngineError> {
+    fn host_party_consents(
+        &self,
+        start: &CheckedStartMatch<'_>,
+        ruleset: &Ruleset,
+    ) -> Result<CheckedConsents, EngineError> {
         let common = &self.shared.common;
         let session = Session { players: start.host_party.clone(), ..Session::default() };
         let purpose = (ruleset, ConsentPurpose::Search);
@@ -127,7 +131,7 @@ impl QueueEngine {
     }
 
     /// Match from memory or, since it may have been started at another server, from the store.
-    async fn known_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, EngineError> {
+    async fn cached_or_stored_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, EngineError> {
         let cached = self.shared.cache.read().match_by_id(id).cloned();
         match cached {
             Some(known) => Ok(Some(known)),
@@ -153,7 +157,7 @@ impl QueueEngine {
     /// Write of the match, with the parties that have players.
     fn plan_start(
         &self,
-        start: &MatchStart<'_>,
+        start: &CheckedStartMatch<'_>,
         ruleset: &Ruleset,
         stored: &StoredAdvertisement,
         (parties, consents): (&[StartMatchParty], &CheckedConsents),
@@ -233,7 +237,7 @@ impl QueueEngine {
     /// others belong to no one, so each player has the own seat.
     fn party_ticket(
         &self,
-        start: &MatchStart<'_>,
+        start: &CheckedStartMatch<'_>,
         ruleset: &Ruleset,
         stored: &StoredAdvertisement,
         party: &StartMatchParty,
@@ -258,7 +262,7 @@ impl QueueEngine {
             session,
             own_round_trips_ms: None,
             player_ratings,
-            rating_digest_key: common.party_values.rating_digest_key(ruleset),
+            rating_digest_key: common.party_values.rating_key_if_digest(ruleset),
             blocked_users: Vec::new(),
             exclusive: false,
             self_answering,
@@ -266,7 +270,11 @@ impl QueueEngine {
     }
 
     /// Answer for a match that was started by this request, now or earlier.
-    fn start_answer(&self, start: &MatchStart<'_>, started: &Arc<Match>) -> Result<StartMatchAnswer, EngineError> {
+    fn start_answer(
+        &self,
+        start: &CheckedStartMatch<'_>,
+        started: &Arc<Match>,
+    ) -> Result<StartMatchAnswer, EngineError> {
         let session_start = started.session_start.as_ref();
         let session_start = session_start.filter(|known| known.request_digest == start.request_digest);
         let Some(session_start) = session_start else { return Err(EngineError::IdempotencyKeyReused) };
@@ -331,7 +339,7 @@ fn check_host_team(teams: &[StartMatchTeam], caller: &Caller) -> Result<(), Engi
 }
 
 /// Fails with the first team without a player who can play.
-fn check_teams(teams: &[StartMatchTeam], parties: &[StartMatchParty]) -> Result<(), EngineError> {
+fn check_teams_have_players(teams: &[StartMatchTeam], parties: &[StartMatchParty]) -> Result<(), EngineError> {
     let has_player =
         |index: usize| parties.iter().any(|party| usize::from(party.team) == index && !party.players.is_empty());
     match (0..teams.len()).find(|index| !has_player(*index)) {
@@ -341,7 +349,7 @@ fn check_teams(teams: &[StartMatchTeam], parties: &[StartMatchParty]) -> Result<
 }
 
 /// Leaves out the parties of which a player is in another match. Fails for the host's own party.
-fn leave_out(parties: &mut [StartMatchParty], busy: &[UserKey]) -> Result<(), EngineError> {
+fn leave_out_busy_parties(parties: &mut [StartMatchParty], busy: &[UserKey]) -> Result<(), EngineError> {
     for party in parties {
         if party.players.iter().any(|player| busy.contains(&player.user)) {
             if party.reservation.is_none() {

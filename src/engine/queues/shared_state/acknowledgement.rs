@@ -37,13 +37,14 @@ impl SharedState {
     /// Write that records it; `None` if there is nothing to record.
     fn acknowledgement(&self, stored: &StoredTicket, holder: &TicketHolder) -> Option<QueueWrite> {
         let TicketState::InMatch(match_id) = stored.state else { return None };
-        let acknowledged = self.unanswered_players(stored, match_id)? & holder.player_bits(&stored.ticket);
+        let acknowledged =
+            self.unanswered_player_bits_of_ticket(stored, match_id)? & holder.player_bits(&stored.ticket);
         let is_new = acknowledged & !stored.acknowledged != 0;
         is_new.then_some(QueueWrite::Acknowledge { ticket_id: stored.ticket.id, match_id, acknowledged })
     }
 
     /// Players of a ticket who can still answer a ready check, as bits.
-    fn unanswered_players(&self, stored: &StoredTicket, match_id: MatchId) -> Option<u64> {
+    fn unanswered_player_bits_of_ticket(&self, stored: &StoredTicket, match_id: MatchId) -> Option<u64> {
         let match_ = self.cache.read().match_by_id(match_id).cloned()?;
         let deadline = match match_.stage {
             MatchStage::ReadyCheck { .. } => {

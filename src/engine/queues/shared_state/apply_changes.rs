@@ -8,7 +8,7 @@ use crate::domain::lifecycle::event::MatchEffect;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::shared_state::hosted_matches::HostedMatchChange;
+use crate::engine::queues::shared_state::hosted_matches::MatchBeforeAndAfter;
 use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::store::queues::{QueueFeedBatch, QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
@@ -85,7 +85,7 @@ impl SharedState {
                 self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(started)], now, changed_queues);
             }
             // The feed brings the ticket together with its match, so that watchers see the reason of the end.
-            (_, QueueOutcome::CurrentTicket(stored)) if self.running_match_of_ended_ticket(stored).is_some() => {}
+            (_, QueueOutcome::CurrentTicket(stored)) if self.outdated_match_of_ended_ticket(stored).is_some() => {}
             (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {
                 self.apply_tickets_and_matches([stored.clone()], [], now, changed_queues);
             }
@@ -179,7 +179,7 @@ impl SharedState {
         changed_queues: &mut BTreeSet<QueueKey>,
     ) {
         let mut started_matches = Vec::new();
-        let mut hosted_changes: Vec<HostedMatchChange> = Vec::new();
+        let mut hosted_changes: Vec<MatchBeforeAndAfter> = Vec::new();
         {
             let mut cache = self.cache.write();
             for match_ in matches {
@@ -198,7 +198,7 @@ impl SharedState {
                 // A server of an earlier version stores tickets with a finer locality and exact round trips.
                 let locator = &self.common.geo_locator;
                 let center_of = |place| locator.session_cell_center(place);
-                let ticket = stored.ticket.coarsened(locator.region_places(), center_of);
+                let ticket = stored.ticket.coarsened_for_location_privacy(locator.region_places(), center_of);
                 changed_queues.extend(cache.upsert_ticket(StoredTicket { ticket, ..stored }));
             }
         }

@@ -35,8 +35,8 @@ impl SharedState {
         let reported_ttl_ms = self.reported_ttl_ms(&stored, ruleset.as_deref(), ttl_ms);
         let mut is_unheard_in_match = false;
         if let TicketState::InMatch(match_id) = stored.state {
-            self.keep_peer_host_alive(match_id, id, now).await;
-            is_unheard_in_match = self.is_unheard_in_match(match_id, &stored);
+            self.keep_peer_hosted_match_alive(match_id, id, now).await;
+            is_unheard_in_match = self.is_unheard_since_match_start(match_id, &stored);
         }
         let is_ended = matches!(stored.state, TicketState::Ended { .. });
         if is_ended {
@@ -50,7 +50,7 @@ impl SharedState {
         let expires_at = now.plus_ms(u64::from(ttl_ms));
         match self.submit_write(QueueWrite::Heartbeat { ticket_id: id, expires_at, now }).await? {
             QueueOutcome::CurrentTicket(stored) => {
-                self.wait_for_end_of_match(&stored).await;
+                self.wait_for_cached_match_end(&stored).await;
                 Ok(Some((stored, reported_ttl_ms)))
             }
             _ => Ok(None),
@@ -58,16 +58,16 @@ impl SharedState {
     }
 
     /// Waits until the match that has ended a ticket is in memory as it has ended.
-    async fn wait_for_end_of_match(&self, stored: &StoredTicket) {
-        if let Some(known) = self.running_match_of_ended_ticket(stored) {
+    async fn wait_for_cached_match_end(&self, stored: &StoredTicket) {
+        if let Some(known) = self.outdated_match_of_ended_ticket(stored) {
             // Without the match the status still says that the ticket has ended.
-            let _ = self.load_newer_match(&known).await;
+            let _ = self.wait_for_newer_match(&known).await;
         }
     }
 
     /// Match that has ended the ticket in the store and is running in memory: another server has ended it, and the store has
     /// answered before the feed. A status of the ticket would have no reason of the end, and its receiver looks no more.
-    pub(super) fn running_match_of_ended_ticket(&self, stored: &StoredTicket) -> Option<Arc<Match>> {
+    pub(super) fn outdated_match_of_ended_ticket(&self, stored: &StoredTicket) -> Option<Arc<Match>> {
         let TicketState::Ended { match_id: Some(id), .. } = stored.state else { return None };
         if !self.has_replicas {
             return None;
@@ -98,7 +98,7 @@ impl SharedState {
 
     /// Whether the match of a ticket is being played and the ticket was not heard since. What its players' reports are worth
     /// depends on that, so the first heartbeat is written.
-    fn is_unheard_in_match(&self, match_id: MatchId, stored: &StoredTicket) -> bool {
+    fn is_unheard_since_match_start(&self, match_id: MatchId, stored: &StoredTicket) -> bool {
         let cache = self.cache.read();
         cache.match_by_id(match_id).is_some_and(|match_| !self.was_ticket_heard_since_start(match_, stored))
     }

@@ -13,7 +13,11 @@ use crate::rules::catalog::MatchRulesetLookup;
 impl SharedState {
     /// Applies a sign of life of the host at `now`. Writes only to confirm, and when less than two thirds are left of the time
     /// in which the host must be heard, so one who is heard each half of it is not lost. Returns the match as it is then.
-    pub(crate) async fn apply_host_contact(&self, match_: &Arc<Match>, now: UnixMs) -> Result<Arc<Match>, EngineError> {
+    pub(crate) async fn apply_host_heartbeat(
+        &self,
+        match_: &Arc<Match>,
+        now: UnixMs,
+    ) -> Result<Arc<Match>, EngineError> {
         let MatchRulesetLookup::Known(ruleset) = self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash)
         else {
             return Ok(Arc::clone(match_));
@@ -32,10 +36,10 @@ impl SharedState {
     }
 
     /// Counts a heartbeat of a ticket as a sign of life of the match, if one of its players hosts it.
-    pub(crate) async fn keep_peer_host_alive(&self, match_id: MatchId, ticket_id: TicketId, now: UnixMs) {
+    pub(crate) async fn keep_peer_hosted_match_alive(&self, match_id: MatchId, ticket_id: TicketId, now: UnixMs) {
         let Some(match_) = self.cache.read().match_by_id(match_id).cloned() else { return };
         if is_hosted_by_ticket(&match_, ticket_id)
-            && let Err(error) = self.apply_host_contact(&match_, now).await
+            && let Err(error) = self.apply_host_heartbeat(&match_, now).await
         {
             tracing::debug!(?error, %match_id, "heartbeat of a peer host not applied");
         }

@@ -13,11 +13,11 @@ use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::MatchRulesetLookup;
 
 /// Change of a match that may concern its host: before and after.
-pub(crate) type HostedMatchChange = (Option<Arc<Match>>, Arc<Match>);
+pub(crate) type MatchBeforeAndAfter = (Option<Arc<Match>>, Arc<Match>);
 
 impl SharedState {
     /// Sends changes of matches to their hosts.
-    pub(crate) fn notify_hosts(&self, changes: Vec<HostedMatchChange>, now: UnixMs) {
+    pub(crate) fn notify_hosts(&self, changes: Vec<MatchBeforeAndAfter>, now: UnixMs) {
         for (before, after) in changes {
             let host_before = before.as_deref().and_then(advertisement_of_host);
             let host_after = advertisement_of_host(&after);
@@ -76,13 +76,13 @@ impl SharedState {
         let entry_ratings = ticket.as_ref().filter(|_| host_data.ratings).map(|ticket| &ticket.player_ratings);
         let entered = ticket.as_ref().filter(|_| host_data.attributes).map(|ticket| &ticket.session);
         let players = match_ticket.players.iter().enumerate().map(|(index, player)| HostedPlayer {
-            player_key: self.common.player_key(match_.id, player.user),
+            player_key: self.common.match_player_key(match_.id, player.user),
             team_role: player.role.and_then(|role| Some(roles?.get(usize::from(role))?.name.clone())),
             has_left: player.left_at.is_some(),
             rating: entry_ratings.and_then(|ratings| ratings.get(index).copied()),
             attributes: entered.zip(ruleset).map_or_else(Vec::new, |(session, ruleset)| {
                 let details = session.players.get(index).and_then(|player| player.details.as_ref());
-                trusted(ruleset, session, details.map_or(&[], |details| &details.attributes))
+                trusted_attributes(ruleset, session, details.map_or(&[], |details| &details.attributes))
             }),
         });
         HostedParty {
@@ -91,13 +91,13 @@ impl SharedState {
             players: players.collect(),
             attributes: entered
                 .zip(ruleset)
-                .map_or_else(Vec::new, |(session, ruleset)| trusted(ruleset, session, &session.attributes)),
+                .map_or_else(Vec::new, |(session, ruleset)| trusted_attributes(ruleset, session, &session.attributes)),
         }
     }
 }
 
 /// Those of a session's attributes that the ruleset trusts its caller with.
-fn trusted(
+fn trusted_attributes(
     ruleset: &Ruleset,
     session: &Session,
     attributes: &[(Box<str>, AttributeValue)],

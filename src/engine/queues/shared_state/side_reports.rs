@@ -48,11 +48,11 @@ impl SharedState {
     ) -> Result<ReportWriteOutcome, EngineError> {
         let now = self.common.clock.now();
         let ruleset = self.known_ruleset_of(match_);
-        let rules = lifecycle_rules(ruleset.as_deref());
-        let was_heard = |id: TicketId| self.was_heard_since_start(match_, id);
+        let rules = lifecycle_rules_or_defaults(ruleset.as_deref());
+        let was_heard = |id: TicketId| self.was_cached_ticket_heard_since_start(match_, id);
         let outages = self.common.outages.outages_extending_deadlines();
         let mut decided = apply_side_report(&rules, match_, reporters, claim, &was_heard, &outages, now);
-        if trusts_first_report() {
+        if fail_point_trusts_first_report() {
             decided.1 = ReportDecision::Result(claim.ranks.clone());
         }
         self.write_decision(match_, ruleset.as_deref(), decided, now).await
@@ -68,8 +68,8 @@ impl SharedState {
                 return;
             }
             let ruleset = self.known_ruleset_of(&match_);
-            let rules = lifecycle_rules(ruleset.as_deref());
-            let was_heard = |id: TicketId| self.was_heard_since_start(&match_, id);
+            let rules = lifecycle_rules_or_defaults(ruleset.as_deref());
+            let was_heard = |id: TicketId| self.was_cached_ticket_heard_since_start(&match_, id);
             let outages = self.common.outages.outages_extending_deadlines();
             let decided = apply_report_window_end(&rules, &match_, &was_heard, &outages, now);
             if decided.0.next_match.is_none() {
@@ -79,10 +79,12 @@ impl SharedState {
                 Ok(ReportWriteOutcome::Written(after, _)) => return log_outcome(&after),
                 Ok(ReportWriteOutcome::Stale(_)) => {}
                 Ok(ReportWriteOutcome::HasResult(_)) => {
-                    self.write_outcome(&match_, SideReportsOutcome::Settled, now).await
+                    self.write_outcome_without_result(&match_, SideReportsOutcome::Settled, now).await
                 }
                 // An operator decides about a match that cannot be rated.
-                Err(EngineError::Internal) => self.write_outcome(&match_, SideReportsOutcome::Held, now).await,
+                Err(EngineError::Internal) => {
+                    self.write_outcome_without_result(&match_, SideReportsOutcome::Held, now).await
+                }
                 Err(error) => {
                     tracing::warn!(?error, match_id = %id, "match reports not settled, they are settled later");
                     return;
@@ -138,7 +140,7 @@ impl SharedState {
     }
 
     /// Writes an outcome without a result.
-    async fn write_outcome(&self, match_: &Match, outcome: SideReportsOutcome, now: UnixMs) {
+    async fn write_outcome_without_result(&self, match_: &Match, outcome: SideReportsOutcome, now: UnixMs) {
         let mut next = Match { version: match_.version + 1, ..match_.clone() };
         next.side_reports.outcome = Some(outcome);
         let write = QueueWrite::TransitionMatch {
@@ -164,7 +166,7 @@ impl SharedState {
         now: UnixMs,
     ) -> Result<ResultReport, EngineError> {
         let checked = CheckedReport {
-            sides: ratable_sides(match_, sides_with_ranks(match_, ranks)),
+            sides: sides_with_ratable_players(match_, sides_with_ranks(match_, ranks)),
             disconnected: disconnected_by_agreement(match_, ranks),
         };
         let mut agreeing = match_.side_reports.reports.iter().filter(|report| report.claim.ranks == ranks);
@@ -204,21 +206,21 @@ impl SharedState {
 
     /// Notes in a session's match that a ticket was heard of which a player leaves at `now`: the ticket may be forgotten before
     /// the result is reported.
-    pub(crate) fn note_leaver_tickets_as_heard(&self, next_match: &mut Match, now: UnixMs) {
+    pub(crate) fn record_tickets_heard_before_leaving(&self, next_match: &mut Match, now: UnixMs) {
         if next_match.session_start.is_none() {
             return;
         }
         let leaves = |ticket: &&MatchTicket| ticket.players.iter().any(|player| player.left_at == Some(now));
         let leaving: Vec<TicketId> = next_match.tickets.iter().filter(leaves).map(|ticket| ticket.ticket_id).collect();
         for id in leaving {
-            if self.was_heard_since_start(next_match, id) {
+            if self.was_cached_ticket_heard_since_start(next_match, id) {
                 next_match.side_reports.add_ticket_heard_in_play(id);
             }
         }
     }
 
     /// Whether a ticket was heard since its match started: the first sign of life after that is written.
-    fn was_heard_since_start(&self, match_: &Match, id: TicketId) -> bool {
+    fn was_cached_ticket_heard_since_start(&self, match_: &Match, id: TicketId) -> bool {
         let cache = self.cache.read();
         cache.ticket(id).is_some_and(|stored| self.was_ticket_heard_since_start(match_, stored))
     }
@@ -268,8 +270,8 @@ impl SharedState {
     }
 }
 
-fn lifecycle_rules(ruleset: Option<&Ruleset>) -> LifecycleRules {
-    ruleset.map_or_else(LifecycleRules::without_ruleset, LifecycleRules::from_ruleset)
+fn lifecycle_rules_or_defaults(ruleset: Option<&Ruleset>) -> LifecycleRules {
+    ruleset.map_or_else(LifecycleRules::for_ending_without_ruleset, LifecycleRules::from_ruleset)
 }
 
 /// Sides of a match with reported ranks. A single rank is that of a match with one team.
@@ -284,7 +286,7 @@ fn sides_with_ranks(match_: &Match, ranks: &[u32]) -> Vec<SideRank> {
 }
 
 /// The sides with the players whose ratings reports may change.
-fn ratable_sides(match_: &Match, mut sides: Vec<SideRank>) -> Vec<SideRank> {
+fn sides_with_ratable_players(match_: &Match, mut sides: Vec<SideRank>) -> Vec<SideRank> {
     for side in &mut sides {
         side.users.retain(|user| match_.is_user_ratable_by_reports(*user));
     }
@@ -292,7 +294,7 @@ fn ratable_sides(match_: &Match, mut sides: Vec<SideRank>) -> Vec<SideRank> {
 }
 
 /// Whether the fail point is on that takes the first report of a player for the result.
-fn trusts_first_report() -> bool {
+fn fail_point_trusts_first_report() -> bool {
     fail::fail_point!("trust_first_report", |_| true);
     false
 }

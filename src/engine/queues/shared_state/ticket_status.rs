@@ -6,7 +6,7 @@ use crate::auth::match_credential::{CredentialHost, MatchCredentialContent};
 use crate::auth::public_user_keys::KeyPurpose;
 use crate::auth::token::WatchResumeClaim;
 use crate::domain::id::{MatchId, UserKey};
-use crate::domain::lifecycle::deadline::{before_play_deadline, reports_due_at};
+use crate::domain::lifecycle::deadline::{given_up_before_play_at, reports_due_at};
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::ruleset::queue::QueueSpec;
@@ -34,7 +34,7 @@ fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>, returned_
 }
 
 /// Version of what a ticket shows: acknowledgements do not change it.
-fn shown_version(stored: &StoredTicket) -> u64 {
+fn version_without_deliveries(stored: &StoredTicket) -> u64 {
     stored.version - u64::from(stored.acknowledged.count_ones())
 }
 
@@ -104,7 +104,7 @@ impl SharedState {
         let estimate = self.wait_estimator.lock().estimate(&wait_class, now).filter(|_| is_waiting);
         let resume_claim = WatchResumeClaim {
             ticket_id: ticket.id,
-            ticket_version: shown_version(stored),
+            ticket_version: version_without_deliveries(stored),
             match_version: match_version_of_status(phase, match_.as_deref(), returned_from.as_deref()),
         };
         let placing_match = match_.as_ref().map(|match_| match_.id);
@@ -144,7 +144,7 @@ impl SharedState {
         let own_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == stored.ticket.id);
         let team = own_ticket.map_or(0, |match_ticket| match_ticket.team);
         let own_players = own_ticket.into_iter().flat_map(|match_ticket| &match_ticket.players).map(|player| {
-            let player_key = self.common.player_key(match_.id, player.user);
+            let player_key = self.common.match_player_key(match_.id, player.user);
             TicketPlayerView {
                 player_key,
                 team_role: player.role.and_then(|role| Some(roles?.get(usize::from(role))?.name.clone())),
@@ -154,14 +154,14 @@ impl SharedState {
         });
         let players = match_.tickets.iter().filter(|_| is_playing).flat_map(|match_ticket| {
             match_ticket.players.iter().map(|player| MatchPlayerView {
-                player_key: self.common.player_key(match_.id, player.user),
+                player_key: self.common.match_player_key(match_.id, player.user),
                 team: match_ticket.team,
                 has_left: player.left_at.is_some(),
             })
         });
         let rules = ruleset.as_deref().map(LifecycleRules::from_ruleset);
         let outages = self.common.outages.outages_extending_deadlines();
-        let deadline = before_play_deadline(rules.as_ref(), match_, &outages);
+        let deadline = given_up_before_play_at(rules.as_ref(), match_, &outages);
         let reports_due_at = reports_due_at(rules.as_ref(), match_, &outages);
         MatchView {
             deadline_in_ms: deadline.map(|deadline| u32::try_from(deadline.ms_since(now)).unwrap_or(u32::MAX)),
@@ -169,7 +169,7 @@ impl SharedState {
             players: players.collect(),
             team,
             host: match match_.stage.assignment_in_play() {
-                Some(Assignment::PeerHost { host }) => self.player_key_of_client(match_, *host),
+                Some(Assignment::PeerHost { host }) => self.player_key_of_peer_host(match_, *host),
                 Some(Assignment::GameServer { .. } | Assignment::Unhosted) | None => None,
             },
             is_own_host: false,
@@ -179,10 +179,10 @@ impl SharedState {
     }
 
     /// Player key of the user whose client hosts a match.
-    fn player_key_of_client(&self, match_: &Match, host: UserKey) -> Option<UserKey> {
+    fn player_key_of_peer_host(&self, match_: &Match, host: UserKey) -> Option<UserKey> {
         let mut all_players = match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
         let player = all_players.find(|player| player.client == host)?;
-        Some(self.common.player_key(match_.id, player.user))
+        Some(self.common.match_player_key(match_.id, player.user))
     }
 
     /// Player's credential for the host; empty until the match starts.
@@ -195,7 +195,7 @@ impl SharedState {
             },
             // The host has left the match at the latest when its player is not found.
             Some(Assignment::PeerHost { host }) => {
-                self.player_key_of_client(match_, *host).map_or(CredentialHost::None, CredentialHost::Player)
+                self.player_key_of_peer_host(match_, *host).map_or(CredentialHost::None, CredentialHost::Player)
             }
             Some(Assignment::Unhosted) => CredentialHost::None,
         };

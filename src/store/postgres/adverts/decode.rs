@@ -116,7 +116,7 @@ pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Res
             0 => ReservationState::Held,
             1 => ReservationState::Confirmed,
             2 => ReservationState::Ended,
-            other => return Err(rows::unknown_row("reservation", "state", format!("unknown state {other}"))),
+            other => return Err(rows::unknown_row_error("reservation", "state", format!("unknown state {other}"))),
         },
         deadline: rows::from_ms(columns.read(first + 6, "deadline_ms")?),
         owner: rows::decode_reservation_owner(

@@ -17,7 +17,7 @@ use crate::store::postgres::connection::change_feed::{ChangeFeed, FeedBatchHeade
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::replica_identity::ReplicaIdentity;
+use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Number of rows that are decoded as one unit of work.
@@ -32,7 +32,7 @@ pub(super) struct AdvertFeedSource {
 }
 
 impl AdvertFeedSource {
-    pub(super) fn new(replica: &ReplicaIdentity, unknown_rows: Arc<UnknownRows>) -> Self {
+    pub(super) fn new(replica: &FireteamReplica, unknown_rows: Arc<UnknownRows>) -> Self {
         Self { replica_id: replica.id.cast_signed(), silos: replica.silo_ids(), unknown_rows }
     }
 }

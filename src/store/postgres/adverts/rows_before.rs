@@ -12,7 +12,7 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
-use crate::store::adverts::{AdvertWrite, OwnerKey, PartyKey, Reservation, UserTraces};
+use crate::store::adverts::{AdvertWrite, OwnerKey, Reservation, ReservedPartyKey, UserTraces};
 use crate::store::postgres::adverts::decode::{self, LockedAdvertRow};
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::commit::CommitError;
@@ -33,7 +33,7 @@ pub(super) struct AdvertRowsBefore {
 impl AdvertRowsBefore {
     /// Begins the transaction, locks the rows and reads them. Rows that only owners need are left out unless
     /// `reads_owners`.
-    pub(super) async fn lock_and_read(
+    pub(super) async fn begin_lock_and_read(
         connection: &mut PgConnection,
         keys: &TouchedAdvertKeys,
         reads_owners: bool,
@@ -42,7 +42,7 @@ impl AdvertRowsBefore {
         let mut before = Self::default();
         let mut locked = keys.locked_advertisements.clone();
         if reads_owners {
-            before.lock_owners(connection, keys, &mut locked).await?;
+            before.begin_with_owner_locks(connection, keys, &mut locked).await?;
         } else {
             connection.execute("begin").await?;
         }
@@ -51,32 +51,32 @@ impl AdvertRowsBefore {
             let found = decode::decode_locked_advert_row(&row)?;
             before.advertisements.insert(found.id, found);
         }
-        before.read_erased(connection, keys, unknown_rows).await?;
+        before.read_rows_naming_erased_users(connection, keys, unknown_rows).await?;
         if keys.reservations.is_empty() && keys.seat_counted_advertisements.is_empty() {
             return Ok(before);
         }
         let reservation_ids = to_uuids(keys.reservations.iter().map(ReservationId::as_bytes));
-        let trust_memory = trusts_memory_for_seats();
+        let trust_memory = fail_point_trusts_memory_for_seats();
         let advertisement_ids =
             to_uuids(keys.seat_counted_advertisements.iter().filter(|_| !trust_memory).map(AdvertisementId::as_bytes));
         for row in sqlx::query(sql::READ_RESERVATIONS)
             .bind(reservation_ids)
             .bind(advertisement_ids)
-            .bind(first_owners(&keys.reservers))
-            .bind(last_owners(&keys.reservers))
-            .bind(to_uuids(keys.parties.iter().map(PartyKey::as_bytes)))
+            .bind(account_range_starts(&keys.reservers))
+            .bind(account_range_ends(&keys.reservers))
+            .bind(to_uuids(keys.parties.iter().map(ReservedPartyKey::as_bytes)))
             .fetch_all(connection)
             .await?
         {
             let key = RowKey::Advertisement(decode::decode_advertisement_id(&row, 1)?);
-            let reservation = unknown_rows.error_if_unknown(key, decode::decode_reservation(&row, 0))?;
+            let reservation = unknown_rows.record_if_unknown(key, decode::decode_reservation(&row, 0))?;
             before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
         }
         Ok(before)
     }
 
     /// Reads the advertisements to erase users from, and the reservations in them that name the users.
-    async fn read_erased(
+    async fn read_rows_naming_erased_users(
         &mut self,
         connection: &mut PgConnection,
         keys: &TouchedAdvertKeys,
@@ -90,7 +90,7 @@ impl AdvertRowsBefore {
         for row in query.fetch_all(&mut *connection).await? {
             let id = decode::decode_advertisement_id(&row, 0)?;
             let decoded = decode::decode_advertisement(&row, 0, 0);
-            if let Some(stored) = unknown_rows.error_if_unknown(RowKey::Advertisement(id), decoded)? {
+            if let Some(stored) = unknown_rows.record_if_unknown(RowKey::Advertisement(id), decoded)? {
                 self.erased_adverts.insert(id, stored.advertisement);
             }
         }
@@ -104,7 +104,7 @@ impl AdvertRowsBefore {
                 .bind(Uuid::from_bytes(*traces.party.as_bytes()));
             for row in query.fetch_all(&mut *connection).await? {
                 let decoded = decode::decode_reservation(&row, 0);
-                let reservation = unknown_rows.error_if_unknown(RowKey::Advertisement(*id), decoded)?;
+                let reservation = unknown_rows.record_if_unknown(RowKey::Advertisement(*id), decoded)?;
                 self.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
             }
         }
@@ -114,22 +114,23 @@ impl AdvertRowsBefore {
     /// Begins the transaction, locks the owners of the batch, and adds the advertisements to `locked` that the batch can
     /// change because of them. Advertisements that are only counted stay unlocked: no server
     /// adds one without the lock of their owner.
-    async fn lock_owners(
+    async fn begin_with_owner_locks(
         &mut self,
         connection: &mut PgConnection,
         keys: &TouchedAdvertKeys,
         locked: &mut BTreeSet<AdvertisementId>,
     ) -> Result<(), CommitError> {
         let owners = keys.advertisers.keys().chain(&keys.reservers).map(OwnerKey::as_bytes);
-        let lock_numbers = owners.chain(keys.parties.iter().map(PartyKey::as_bytes)).map(|key| key[0]).collect();
+        let lock_numbers =
+            owners.chain(keys.parties.iter().map(ReservedPartyKey::as_bytes)).map(|key| key[0]).collect();
         let begin = sql::begin_with_owner_locks_sql(&lock_numbers);
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
         let query = sqlx::query(sql::FIND_ADVERTISEMENTS_OF_OWNERS_OR_RESERVERS)
-            .bind(first_owners(keys.advertisers.keys()))
-            .bind(last_owners(keys.advertisers.keys()))
-            .bind(first_owners(&keys.reservers))
-            .bind(last_owners(&keys.reservers))
-            .bind(to_uuids(keys.parties.iter().map(PartyKey::as_bytes)));
+            .bind(account_range_starts(keys.advertisers.keys()))
+            .bind(account_range_ends(keys.advertisers.keys()))
+            .bind(account_range_starts(&keys.reservers))
+            .bind(account_range_ends(&keys.reservers))
+            .bind(to_uuids(keys.parties.iter().map(ReservedPartyKey::as_bytes)));
         let mut counted = Vec::new();
         for row in query.fetch_all(connection).await? {
             let (id, owner, expires_at) = decode::decode_owned_advert(&row)?;
@@ -183,16 +184,16 @@ impl AdvertRowsBefore {
     }
 }
 
-fn first_owners<'a>(accounts: impl IntoIterator<Item = &'a OwnerKey>) -> Vec<Uuid> {
+fn account_range_starts<'a>(accounts: impl IntoIterator<Item = &'a OwnerKey>) -> Vec<Uuid> {
     accounts.into_iter().map(|owner| Uuid::from_bytes(*owner.account_range().0.as_bytes())).collect()
 }
 
-fn last_owners<'a>(accounts: impl IntoIterator<Item = &'a OwnerKey>) -> Vec<Uuid> {
+fn account_range_ends<'a>(accounts: impl IntoIterator<Item = &'a OwnerKey>) -> Vec<Uuid> {
     accounts.into_iter().map(|owner| Uuid::from_bytes(*owner.account_range().1.as_bytes())).collect()
 }
 
 /// Whether the fail point is on that skips reading the reservations of advertisements.
-fn trusts_memory_for_seats() -> bool {
+fn fail_point_trusts_memory_for_seats() -> bool {
     fail::fail_point!("trust_memory_for_seats", |_| true);
     false
 }

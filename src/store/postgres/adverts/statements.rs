@@ -191,7 +191,7 @@ pub(super) const UPDATE_ADVERTISEMENTS: &str = "
 ";
 
 /// Replaces what names users in advertisements from which a user was erased.
-pub(super) const REWRITE_ADVERTISEMENTS: &str = "
+pub(super) const ERASE_USERS_FROM_ADVERTISEMENTS: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, body = u.body, owner = u.owner, create_digest = u.create_digest,
            beacon_vector = null
@@ -243,7 +243,7 @@ pub(super) const UPDATE_RESERVATIONS: &str = "
 ";
 
 /// Replaces the columns of reservations from which a user was erased.
-pub(super) const REWRITE_RESERVATIONS: &str = "
+pub(super) const ERASE_USERS_FROM_RESERVATIONS: &str = "
     update reservation r
        set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users,
            request_digest = u.request_digest, owner = u.owner, party = u.party, joined = u.joined

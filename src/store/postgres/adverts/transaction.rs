@@ -87,7 +87,8 @@ impl AdvertTransaction<'_> {
     ) -> Result<CommitResult, CommitError> {
         let batch = self.batch;
         let keys = TouchedAdvertKeys::of_batch(batch);
-        let before = AdvertRowsBefore::lock_and_read(connection, &keys, self.reads_owners, self.unknown_rows).await?;
+        let before =
+            AdvertRowsBefore::begin_lock_and_read(connection, &keys, self.reads_owners, self.unknown_rows).await?;
         if !self.reads_owners && batch.iter().any(|write| before.is_new_and_owned(write)) {
             return Err(CommitError::FastPathRejected);
         }

@@ -144,7 +144,7 @@ impl<'a> AdvertRowChanges<'a> {
 
     /// Executes all statements. Deletes run first; otherwise they would remove the new rows.
     pub(super) async fn write(&self, connection: &mut PgConnection) -> Result<(), CommitError> {
-        if commits_reservations_separately() {
+        if fail_point_commits_reservations_separately() {
             self.write_reservations(connection).await?;
             connection.execute("commit").await?;
             connection.execute("begin").await?;
@@ -190,7 +190,7 @@ impl<'a> AdvertRowChanges<'a> {
                 self.expiry_updates.iter().map(|(.., heartbeat_owner)| *heartbeat_owner).collect();
             query.bind(expires_at).bind(heartbeat_owners).execute(&mut *connection).await?;
         }
-        if commits_reservations_separately() {
+        if fail_point_commits_reservations_separately() {
             return Ok(());
         }
         self.write_reservations(connection).await
@@ -199,7 +199,7 @@ impl<'a> AdvertRowChanges<'a> {
     /// Rewrites the advertisements and reservations from which a user was erased.
     async fn write_erasures(&self, connection: &mut PgConnection) -> Result<(), CommitError> {
         if !self.erased.is_empty() {
-            let query = sqlx::query(sql::REWRITE_ADVERTISEMENTS)
+            let query = sqlx::query(sql::ERASE_USERS_FROM_ADVERTISEMENTS)
                 .bind(self.erased.iter().map(|erased| Uuid::from_bytes(erased.row.id)).collect::<Vec<_>>())
                 .bind(self.erased.iter().map(|erased| &*erased.row.body).collect::<Vec<&str>>())
                 .bind(owners_to_column(self.erased.iter().map(|erased| erased.owner)))
@@ -208,7 +208,7 @@ impl<'a> AdvertRowChanges<'a> {
         }
         if !self.rewritten_reservations.is_empty() {
             let rows = &self.rewritten_reservations;
-            let query = sqlx::query(sql::REWRITE_RESERVATIONS)
+            let query = sqlx::query(sql::ERASE_USERS_FROM_RESERVATIONS)
                 .bind(rows.iter().map(|row| Uuid::from_bytes(row.id)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>())
@@ -305,7 +305,7 @@ pub(super) fn digests_to_column(digests: impl Iterator<Item = Option<[u8; 16]>>)
 }
 
 /// Whether the fail point is on that commits reservations in a transaction of their own.
-fn commits_reservations_separately() -> bool {
+fn fail_point_commits_reservations_separately() -> bool {
     fail::fail_point!("commit_reservations_separately", |_| true);
     false
 }

@@ -19,7 +19,7 @@ use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
-use crate::store::postgres::replica_identity::ReplicaIdentity;
+use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::rows::from_ms;
 use crate::supervisor::TaskSupervisor;
 
@@ -100,7 +100,7 @@ impl<T: FeedSource> ChangeFeed<T> {
     pub(in crate::store::postgres) fn new(
         rows: T,
         options: &PgConnectOptions,
-        replica: &ReplicaIdentity,
+        replica: &FireteamReplica,
         unresolved_commits: UnresolvedCommits,
         supervisor: &TaskSupervisor,
     ) -> Self {
@@ -153,7 +153,7 @@ impl<T: FeedSource> ChangeFeed<T> {
         let slot = &mut self.poll_connection;
         let position = FeedPosition {
             low_watermark: cursor.low_watermark(),
-            read_versions: cursor.read_versions(),
+            read_versions: cursor.versions_read(),
             replica_id: self.replica_id,
             unresolved_commits: self.unresolved_commits.list(),
         };

@@ -137,7 +137,7 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
             crate::store::postgres::connection::fail_points::UncheckedPooledConnection(Some(connection));
         let is_single_statement = work.is_single_statement();
         let written = tokio::time::timeout_at(deadline, work.write(&mut connection, &attempt)).await;
-        let written = written.unwrap_or_else(|_| Err(attempt_timeout(is_single_statement)));
+        let written = written.unwrap_or_else(|_| Err(attempt_timeout_error(is_single_statement)));
         #[cfg(feature = "failpoints")]
         let mut connection = connection.into_inner();
         let (output, failure) = match written {
@@ -188,7 +188,7 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
 }
 
 /// Error for an attempt that timed out. A single statement may be committed; otherwise no commit was sent.
-fn attempt_timeout(is_single_statement: bool) -> CommitError {
+fn attempt_timeout_error(is_single_statement: bool) -> CommitError {
     if is_single_statement {
         CommitError::OutcomeUnknown("timed out".into())
     } else {

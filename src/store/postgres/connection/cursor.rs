@@ -80,14 +80,14 @@ impl FeedCursor {
     }
 
     /// Transaction ids that were read above the watermark.
-    pub(in crate::store::postgres) fn read_versions(&self) -> Vec<i64> {
+    pub(in crate::store::postgres) fn versions_read(&self) -> Vec<i64> {
         self.read_versions.iter().copied().collect()
     }
 
     /// Whether the reader can know that it missed no change.
     pub(in crate::store::postgres) fn can_continue(&self, read: &FeedReadHeader) -> bool {
         let gap_ms = read.read_at.ms_since(self.last_read_at);
-        let skip_running = skips_running_transactions();
+        let skip_running = fail_point_skips_running_transactions();
         let can_continue = gap_ms <= READ_GAP_MAX_MS
             && (self.low_watermark <= read.oldest_running || skip_running)
             && self.read_versions.len() <= READ_AHEAD_MAX;
@@ -103,7 +103,7 @@ impl FeedCursor {
         let has_more = read.versions.len() == CHANGES_PER_READ_MAX as usize;
         self.read_versions.extend(read.versions);
         if !has_more {
-            let skip_running = skips_running_transactions();
+            let skip_running = fail_point_skips_running_transactions();
             self.low_watermark = if skip_running {
                 self.read_versions.last().map_or(self.low_watermark, |last| last + 1)
             } else {
@@ -117,7 +117,7 @@ impl FeedCursor {
 }
 
 /// Whether the fail point is on that does not wait for transactions that are still running.
-fn skips_running_transactions() -> bool {
+fn fail_point_skips_running_transactions() -> bool {
     fail::fail_point!("skip_running_transactions", |_| true);
     false
 }

@@ -13,7 +13,7 @@ const PROBE_LOCK_CLASS: i32 = 0x6674_7072;
 
 /// Results of two sessions that try to take the same advisory locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LockProbe {
+struct LockProbeResult {
     /// Process ids of the sessions in the database.
     process_ids: (i32, i32),
     /// The first session took a lock until its end.
@@ -40,7 +40,10 @@ pub(in crate::store::postgres) async fn check_advisory_locks(options: &PgConnect
 }
 
 /// The session lock is taken outside a transaction: there a pooler in transaction mode may give both clients one session.
-async fn probe_lock_exclusion(first: &mut PgConnection, second: &mut PgConnection) -> Result<LockProbe, sqlx::Error> {
+async fn probe_lock_exclusion(
+    first: &mut PgConnection,
+    second: &mut PgConnection,
+) -> Result<LockProbeResult, sqlx::Error> {
     let (first_id, first_took_session_lock): (i32, bool) =
         sqlx::query_as("select pg_backend_pid(), pg_try_advisory_lock($1, pg_backend_pid())")
             .bind(PROBE_LOCK_CLASS)
@@ -69,7 +72,7 @@ async fn probe_lock_exclusion(first: &mut PgConnection, second: &mut PgConnectio
         .fetch_one(second)
         .await?;
     transaction.rollback().await?;
-    Ok(LockProbe {
+    Ok(LockProbeResult {
         process_ids: (first_id, second_id),
         first_took_session_lock,
         second_took_session_lock,
@@ -87,7 +90,7 @@ async fn unlock(connection: &mut PgConnection, number: i32) -> Result<bool, sqlx
         .await
 }
 
-fn check_probe(probe: LockProbe) -> Result<(), StoreError> {
+fn check_probe(probe: LockProbeResult) -> Result<(), StoreError> {
     let problem = if probe.process_ids.0 == probe.process_ids.1 {
         "two connections share one session"
     } else if probe.second_took_session_lock || probe.second_took_transaction_lock {
@@ -109,7 +112,7 @@ fn check_probe(probe: LockProbe) -> Result<(), StoreError> {
 mod tests {
     use super::*;
 
-    const EXCLUSIVE: LockProbe = LockProbe {
+    const EXCLUSIVE: LockProbeResult = LockProbeResult {
         process_ids: (11, 12),
         first_took_session_lock: true,
         second_took_session_lock: false,
@@ -121,11 +124,11 @@ mod tests {
     fn lock_probe_refuses_sessions_that_are_not_kept_apart() {
         assert!(check_probe(EXCLUSIVE).is_ok());
         for (probe, expected) in [
-            (LockProbe { process_ids: (11, 11), ..EXCLUSIVE }, "share one session"),
-            (LockProbe { second_took_session_lock: true, ..EXCLUSIVE }, "took one advisory lock"),
-            (LockProbe { second_took_transaction_lock: true, ..EXCLUSIVE }, "took one advisory lock"),
-            (LockProbe { first_took_session_lock: false, ..EXCLUSIVE }, "was refused"),
-            (LockProbe { first_kept_session_lock: false, ..EXCLUSIVE }, "lost its advisory lock"),
+            (LockProbeResult { process_ids: (11, 11), ..EXCLUSIVE }, "share one session"),
+            (LockProbeResult { second_took_session_lock: true, ..EXCLUSIVE }, "took one advisory lock"),
+            (LockProbeResult { second_took_transaction_lock: true, ..EXCLUSIVE }, "took one advisory lock"),
+            (LockProbeResult { first_took_session_lock: false, ..EXCLUSIVE }, "was refused"),
+            (LockProbeResult { first_kept_session_lock: false, ..EXCLUSIVE }, "lost its advisory lock"),
         ] {
             let error = check_probe(probe).unwrap_err();
             assert!(matches!(error, StoreError::Incompatible(_)));

@@ -16,13 +16,13 @@ use crate::store::postgres::connection::slot::{timeout_error, to_store_error};
 use crate::store::writer_version;
 
 /// Remedy for a schema that this server cannot use.
-const OTHER_REMEDY: &str = "use another database";
+const INCOMPATIBLE_SCHEMA_REMEDY: &str = "use another database";
 
 /// First version with 64-bit transaction ids and with detection of lost clients by the server.
-const SERVER_VERSION_MIN: i32 = 140_000;
+const POSTGRES_VERSION_MIN: i32 = 140_000;
 
 /// Time limit at startup for connecting, and for other servers that migrate.
-const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Connection options for `url`. TLS with verification, unless the database is on this machine or the URL sets
 /// `sslmode`.
@@ -78,8 +78,8 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
             options.clone().application_name("fireteam startup").options([("client_min_messages", "warning")]);
         let mut connection =
             quiet_options.connect().await.map_err(|error| with_address(options, to_store_error(error)))?;
-        check_server_settings(&mut connection).await?;
-        check_session_settings(options).await?;
+        check_database_settings(&mut connection).await?;
+        fetch_and_check_session_timeouts(options).await?;
         check_advisory_locks(options).await?;
         let mut migrated = migrations::POSTGRES.run_direct(None, &mut connection, false).await;
         if let Err(MigrateError::VersionMissing(version)) = migrated {
@@ -88,13 +88,13 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
                 migrated = migrator.run_direct(None, &mut connection, false).await;
             }
         }
-        migrated.map_err(|error| migration_check::to_store_error(error, OTHER_REMEDY, to_store_error))?;
+        migrated.map_err(|error| migration_check::to_store_error(error, INCOMPATIBLE_SCHEMA_REMEDY, to_store_error))?;
         writer_version::check_at_open(fetch_min_writer_version(&mut connection).await.map_err(to_store_error)?)?;
         connection.close().await.map_err(to_store_error)
     };
-    tokio::time::timeout(PREPARE_TIMEOUT, preparation)
+    tokio::time::timeout(STARTUP_TIMEOUT, preparation)
         .await
-        .unwrap_or_else(|_| Err(with_address(options, timeout_error("startup", PREPARE_TIMEOUT))))
+        .unwrap_or_else(|_| Err(with_address(options, timeout_error("startup", STARTUP_TIMEOUT))))
 }
 
 /// Adds the address of the database to the error of a failed connection: `postgres at HOST:PORT: …`.
@@ -119,7 +119,7 @@ pub(in crate::store::postgres) async fn fetch_min_writer_version(
     sqlx::query_scalar(writer_version::READ_MIN_WRITER_VERSION).fetch_one(connection).await
 }
 
-async fn check_server_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
+async fn check_database_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
     let (version, synchronous_commit, encoding): (i32, String, String) = sqlx::query_as(
         "select current_setting('server_version_num')::integer, current_setting('synchronous_commit'), \
          current_setting('server_encoding')",
@@ -127,12 +127,12 @@ async fn check_server_settings(connection: &mut PgConnection) -> Result<(), Stor
     .fetch_one(connection)
     .await
     .map_err(to_store_error)?;
-    check_server(version, &synchronous_commit, &encoding)
+    check_postgres_version_and_settings(version, &synchronous_commit, &encoding)
 }
 
 /// Checks that a session gets the time limits it asks for. A proxy may override them; then a failed server would hold
 /// its locks without limit.
-async fn check_session_settings(options: &PgConnectOptions) -> Result<(), StoreError> {
+async fn fetch_and_check_session_timeouts(options: &PgConnectOptions) -> Result<(), StoreError> {
     let options = with_short_timeouts(options).application_name("fireteam startup");
     let mut connection = options.connect().await.map_err(to_store_error)?;
     let names: Vec<&str> = SESSION_TIMEOUTS.iter().map(|(name, _)| *name).collect();
@@ -159,8 +159,12 @@ fn check_session_timeouts(settings: &[(String, String)]) -> Result<(), StoreErro
     Ok(())
 }
 
-fn check_server(version: i32, synchronous_commit: &str, encoding: &str) -> Result<(), StoreError> {
-    let problem = if version < SERVER_VERSION_MIN {
+fn check_postgres_version_and_settings(
+    version: i32,
+    synchronous_commit: &str,
+    encoding: &str,
+) -> Result<(), StoreError> {
+    let problem = if version < POSTGRES_VERSION_MIN {
         format!("postgres {} is too old; use 14 or newer", version / 10_000)
     } else if !["on", "remote_apply", "remote_write", "local"].contains(&synchronous_commit) {
         format!(
@@ -181,13 +185,14 @@ mod tests {
 
     #[test]
     fn server_check_rejects_unsafe_settings() {
-        assert!(check_server(150_018, "on", "UTF8").is_ok());
+        assert!(check_postgres_version_and_settings(150_018, "on", "UTF8").is_ok());
         for (version, synchronous_commit, encoding, expected) in [
             (130_014, "on", "UTF8", "too old"),
             (150_018, "off", "UTF8", "synchronous_commit"),
             (150_018, "on", "SQL_ASCII", "encoding"),
         ] {
-            let error = check_server(version, synchronous_commit, encoding).unwrap_err().to_string();
+            let error =
+                check_postgres_version_and_settings(version, synchronous_commit, encoding).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -6,7 +6,7 @@ use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT
 use crate::store::rows::to_ms;
 
 /// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
-const PURGE_STATEMENTS_MAX: usize = 20;
+const PURGE_RUNS_PER_STATEMENT_MAX: usize = 20;
 
 /// Runs each statement until it removes no more rows. Statements in `due` take `now`; those in `by_database_clock` take
 /// the time from the database.
@@ -17,7 +17,7 @@ pub(in crate::store::postgres) async fn purge_rows(
     now: UnixMs,
 ) -> Result<(), StoreError> {
     for &statement in due {
-        for _ in 0..PURGE_STATEMENTS_MAX {
+        for _ in 0..PURGE_RUNS_PER_STATEMENT_MAX {
             let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
                 sqlx::query(statement).bind(to_ms(now)).execute(&mut *connection)
             })?;
@@ -27,7 +27,7 @@ pub(in crate::store::postgres) async fn purge_rows(
         }
     }
     for &statement in by_database_clock {
-        for _ in 0..PURGE_STATEMENTS_MAX {
+        for _ in 0..PURGE_RUNS_PER_STATEMENT_MAX {
             let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
                 sqlx::query(statement).execute(&mut *connection)
             })?;

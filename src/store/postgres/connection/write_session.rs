@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 use crate::store::postgres::connection::notify_throttle::NotifyThrottle;
 use crate::store::postgres::connection::slot::ConnectionSlot;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
-use crate::store::postgres::replica_identity::ReplicaIdentity;
+use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::unknown_rows::UnknownRows;
 
 /// Connection and state for writing one batch at a time.
@@ -30,7 +30,7 @@ pub(in crate::store::postgres) struct WriteSession {
 impl WriteSession {
     pub(in crate::store::postgres) fn new(
         connection: ConnectionSlot,
-        replica: &ReplicaIdentity,
+        replica: &FireteamReplica,
         abandon_statement: &'static str,
         unresolved_commits: UnresolvedCommits,
         unknown_rows: Arc<UnknownRows>,
@@ -49,7 +49,7 @@ impl WriteSession {
 }
 
 /// Runs `operation` in its own task with exclusive access to `session`.
-pub(in crate::store::postgres) async fn run_exclusive_on<T, V>(
+pub(in crate::store::postgres) async fn run_with_exclusive_session<T, V>(
     session: &Arc<Mutex<WriteSession>>,
     operation: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
 ) -> Result<T, StoreError>

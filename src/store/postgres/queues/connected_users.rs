@@ -38,7 +38,7 @@ const STORE_COUNTS: &str = "
 
 /// Stores that server `$1` counts the sets `$2` in the silos `$3`: distinct users of the servers whose lists are complete, and
 /// the counts of the others. A server counts for ten seconds after its report. `$4`: the list of this server is complete.
-const STORE_TOTALS: &str = "
+const STORE_TOTALS_OF_ALL_SERVERS: &str = "
     insert into connected_users_by_set (replica, set_id, silo_id, user_count, lists_users, total_count, reported_at)
     select $1, q.set_id, q.silo_id, 0, $4,
            (select count(*)
@@ -96,7 +96,7 @@ pub(super) async fn store_report_and_read_totals(
     }
     if !report.counted_queues.is_empty() {
         let (sets, silos) = queue_columns(report.counted_queues.iter().copied());
-        let query = sqlx::query(STORE_TOTALS).bind(replica).bind(sets).bind(silos).bind(is_complete);
+        let query = sqlx::query(STORE_TOTALS_OF_ALL_SERVERS).bind(replica).bind(sets).bind(silos).bind(is_complete);
         query.execute(&mut *transaction).await?;
     }
     let totals = sqlx::query_as(READ_TOTALS).fetch_all(&mut *transaction).await?;

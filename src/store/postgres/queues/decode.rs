@@ -17,7 +17,7 @@ use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_from_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
-use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketConstantColumns, TicketStateColumns};
 use crate::store::queues::{
     ConsentConsumer, FinishedMatch, QueueKey, RatingRow, StoredBlockList, StoredTicket, TicketMembership,
 };
@@ -44,7 +44,7 @@ pub(super) fn result_key(row: &PgRow) -> Result<RowKey, StoreError> {
 
 pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
     let columns = ColumnReader { table: "ticket", row };
-    let ticket = TicketRow {
+    let ticket = TicketConstantColumns {
         id: columns.id_bytes(0, "ticket_id")?,
         silo_id: columns.read(1, "silo_id")?,
         set_id: columns.read(2, "set_id")?,
@@ -52,7 +52,7 @@ pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
         request_digest: columns.id_bytes(4, "request_digest")?,
         body: Cow::Borrowed(columns.read(5, "body")?),
     };
-    ticket.decode(TicketStateRow {
+    ticket.decode(TicketStateColumns {
         state: i64::from(columns.read::<i16>(6, "state")?),
         match_id: columns.read::<Option<Uuid>>(7, "match_id")?.map(Uuid::into_bytes),
         end_reason: columns.read::<Option<i16>>(8, "end_reason")?.map(i64::from),

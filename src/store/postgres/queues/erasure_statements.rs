@@ -132,7 +132,7 @@ pub(super) const REQUEST_CLEANUP: &str = "insert into erasure_cleanup (cleanup_i
 
 /// Erasures to clean up after, and how many of them each server has read by now. A server that was out of reach for longer
 /// reads all ratings again.
-pub(super) const COUNT_CLEANUPS: &str = "
+pub(super) const COUNT_REQUESTED_AND_DUE_CLEANUPS: &str = "
     select count(*), count(*) filter (where requested_at < clock_timestamp() - interval '15 seconds')
       from erasure_cleanup
 ";

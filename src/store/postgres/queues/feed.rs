@@ -14,7 +14,7 @@ use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT}
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::queues::{decode, rating_statements, statements as sql};
-use crate::store::postgres::replica_identity::ReplicaIdentity;
+use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::queues::{QueueFeed, QueueFeedBatch, RatingRow};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
@@ -26,7 +26,7 @@ pub(super) struct QueueFeedSource {
 }
 
 impl QueueFeedSource {
-    pub(super) fn new(replica: &ReplicaIdentity, unknown_rows: Arc<UnknownRows>) -> Self {
+    pub(super) fn new(replica: &FireteamReplica, unknown_rows: Arc<UnknownRows>) -> Self {
         Self { silos: replica.silo_ids(), unknown_rows }
     }
 }
@@ -51,7 +51,7 @@ impl FeedSource for QueueFeedSource {
     async fn decode_changes(&self, slot: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<QueueFeedBatch, StoreError> {
         let row = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let keys = ChangedKeys::from_row(row).map_err(to_store_error)?;
-        let unknown_changes = row.try_get(UNKNOWN_CHANGES_COLUMN).map_err(to_store_error)?;
+        let unknown_changes = row.try_get(UNKNOWN_KIND_COUNT_COLUMN).map_err(to_store_error)?;
         self.unknown_rows.log_unknown_feed_records("queue_change", unknown_changes);
         if keys.is_empty() {
             return Ok(QueueFeedBatch::default());
@@ -93,7 +93,7 @@ impl QueueFeed for ChangeFeed<QueueFeedSource> {
 }
 
 /// Column of `READ_CHANGES` with the number of changes of an unknown kind.
-const UNKNOWN_CHANGES_COLUMN: usize = 6;
+const UNKNOWN_KIND_COUNT_COLUMN: usize = 6;
 
 /// Keys of the changed rows.
 struct ChangedKeys {

@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 
 use crate::domain::id::{RatingKey, UserKey};
 use crate::domain::match_result::RatingHistoryEntry;
-use crate::domain::rating::SetActivity;
+use crate::domain::rating::MatchActivity;
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
@@ -44,14 +44,14 @@ pub(super) async fn lock_touched(
     }
     for key in &keys.activity_keys {
         let statement = if key.is_pool_and_scale_digest() {
-            sql::READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS
+            sql::READ_MOST_ACTIVE_OTHER_USER_OF_POOL_AND_SCALE
         } else {
-            sql::READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE
+            sql::READ_MOST_ACTIVE_OTHER_USER_ON_FIRST_SCALE
         };
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&users);
         if let Some(row) = query.fetch_optional(&mut *connection).await? {
             let skill = decode::decode_rating(&row)?.skill();
-            rows.activity_of_other_users.insert(*key, SetActivity::default().including_skill(&skill));
+            rows.activity_of_other_users.insert(*key, MatchActivity::default().including_last_match_of(&skill));
         }
     }
     Ok(())

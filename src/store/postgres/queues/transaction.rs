@@ -58,7 +58,8 @@ impl RetryableTransaction for QueueTransaction<'_> {
         let outcomes = after.apply_batch(self.batch);
         // Tickets are read before their users. If another server entered the same ticket in between, the ticket would
         // conflict with itself.
-        let conflicts_with_itself = |it| ticket_conflicts_with_itself(it) || match_conflicts_with_itself(it, &before);
+        let conflicts_with_itself =
+            |it| ticket_was_entered_concurrently(it) || match_was_started_concurrently(it, &before);
         if self.batch.iter().zip(&outcomes).any(conflicts_with_itself) {
             return Err(CommitError::WriteConflict);
         }
@@ -86,14 +87,14 @@ impl QueueTransaction<'_> {
             let ids = to_uuids(keys.tickets.iter().map(TicketId::as_bytes));
             for row in &sqlx::query(sql::LOCK_TICKETS).bind(ids).fetch_all(&mut *connection).await? {
                 let stored =
-                    self.unknown_rows.error_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row))?;
+                    self.unknown_rows.record_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row))?;
                 rows.tickets.insert(stored.ticket.id, stored);
             }
         }
         let match_ids = to_uuids(keys.matches.iter().map(MatchId::as_bytes));
         if !match_ids.is_empty() {
             for row in &sqlx::query(sql::LOCK_MATCHES).bind(&match_ids).fetch_all(&mut *connection).await? {
-                let found = self.unknown_rows.error_if_unknown(decode::match_key(row)?, decode::decode_match(row))?;
+                let found = self.unknown_rows.record_if_unknown(decode::match_key(row)?, decode::decode_match(row))?;
                 rows.matches.insert(found.id, found);
             }
         }
@@ -143,7 +144,7 @@ impl QueueTransaction<'_> {
             let ids = to_uuids(keys.results.iter().map(MatchId::as_bytes));
             for row in &sqlx::query(sql::READ_RESULTS).bind(ids).fetch_all(&mut *connection).await? {
                 let result =
-                    self.unknown_rows.error_if_unknown(decode::result_key(row)?, decode::decode_result(row))?;
+                    self.unknown_rows.record_if_unknown(decode::result_key(row)?, decode::decode_result(row))?;
                 rows.results.insert(result.report.match_id, result);
             }
         }
@@ -159,7 +160,7 @@ impl QueueTransaction<'_> {
 }
 
 /// Whether a party is rejected because of the same ticket that it enters.
-fn ticket_conflicts_with_itself((write, outcome): (&QueueWrite, &QueueOutcome)) -> bool {
+fn ticket_was_entered_concurrently((write, outcome): (&QueueWrite, &QueueOutcome)) -> bool {
     match (write, outcome) {
         (QueueWrite::EnterQueue { ticket, .. }, QueueOutcome::AlreadyQueued { other_ticket, .. }) => {
             *other_ticket == ticket.id
@@ -169,7 +170,7 @@ fn ticket_conflicts_with_itself((write, outcome): (&QueueWrite, &QueueOutcome)) 
 }
 
 /// Whether a match is rejected because its users are in this very match: another server started it after its row was looked up.
-fn match_conflicts_with_itself((write, outcome): (&QueueWrite, &QueueOutcome), before: &QueueRows) -> bool {
+fn match_was_started_concurrently((write, outcome): (&QueueWrite, &QueueOutcome), before: &QueueRows) -> bool {
     match (write, outcome) {
         (QueueWrite::StartMatch { started, .. }, QueueOutcome::UsersInMatch { users }) => {
             users.iter().any(|user| before.match_by_user.get(user) == Some(&started.id))

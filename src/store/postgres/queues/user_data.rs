@@ -83,11 +83,15 @@ impl UserDataStore for PostgresStore {
         Ok(rows.into_iter().map(feedback).collect())
     }
 
-    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
+    async fn get_or_insert_user_log_name(
+        &self,
+        user: UserKey,
+        new_name: Option<[u8; 16]>,
+    ) -> Result<Option<[u8; 16]>, StoreError> {
         self.writer_gate.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         let name = query_within!(slot, OPERATION_TIMEOUT, "reading a name in logs", |connection| {
-            read_log_name(connection, user, new_name)
+            read_or_insert_log_name(connection, user, new_name)
         })?;
         Ok(name.map(Uuid::into_bytes))
     }
@@ -106,28 +110,28 @@ impl UserDataStore for PostgresStore {
         let mut slot = self.background_connection.lock().await;
         let (requested, due): (i64, i64) =
             query_within!(slot, OPERATION_TIMEOUT, "reading due cleanups", |connection| {
-                sqlx::query_as(sql::COUNT_CLEANUPS).fetch_one(&mut *connection)
+                sqlx::query_as(sql::COUNT_REQUESTED_AND_DUE_CLEANUPS).fetch_one(&mut *connection)
             })?;
         drop(slot);
         if due == 0 {
             return Ok(requested == 0);
         }
         let mut slot = self.long_connection();
-        query_within!(slot, SCAN_TIMEOUT, "cleaning up after an erasure", |connection| clean_up(connection))?;
+        query_within!(slot, SCAN_TIMEOUT, "cleaning up after an erasure", |connection| redact_and_vacuum(connection))?;
         slot.close().await;
         Ok(requested == due)
     }
 
-    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
+    async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError> {
         self.writer_gate.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         query_within!(slot, OPERATION_TIMEOUT, "recording the user key", |connection| {
-            record_secret(connection, secret_id)
+            record_user_key_secret_id(connection, secret_id)
         })
     }
 }
 
-async fn read_log_name(
+async fn read_or_insert_log_name(
     connection: &mut PgConnection,
     user: UserKey,
     new_name: Option<[u8; 16]>,
@@ -141,7 +145,7 @@ async fn read_log_name(
 }
 
 /// Other servers have read the changes by now, or will read all ratings because of the marks that replace them.
-async fn clean_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+async fn redact_and_vacuum(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let due: Vec<Uuid> = sqlx::query_scalar(sql::READ_DUE_CLEANUPS).fetch_all(&mut *connection).await?;
     sqlx::query(sql::REDACT_RATED_USERS_OF_CHANGES).execute(&mut *connection).await?;
     // A vacuum cannot run within a transaction.
@@ -150,7 +154,7 @@ async fn clean_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-async fn record_secret(connection: &mut PgConnection, secret_id: i64) -> Result<i64, sqlx::Error> {
+async fn record_user_key_secret_id(connection: &mut PgConnection, secret_id: i64) -> Result<i64, sqlx::Error> {
     sqlx::query(sql::INSERT_USER_KEY_SECRET_ID).bind(secret_id).execute(&mut *connection).await?;
     sqlx::query_scalar(sql::READ_USER_KEY_SECRET_ID).fetch_one(connection).await
 }

@@ -16,7 +16,7 @@ use crate::store::queues::TicketMembership;
 use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
-use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketConstantColumns, TicketStateColumns};
 use crate::store::queues::{QueueKey, StoredBlockList, StoredTicket};
 use crate::store::rows::to_ms;
 
@@ -25,7 +25,7 @@ pub(super) async fn write_changes(
     changes: &QueueRowChanges<'_>,
     connection: &mut PgConnection,
 ) -> Result<(), CommitError> {
-    delete_users(&changes.deleted_ticket_users, &changes.deleted_match_users, connection).await?;
+    delete_ticket_and_match_users(&changes.deleted_ticket_users, &changes.deleted_match_users, connection).await?;
     insert_tickets(&changes.inserted_tickets, connection).await?;
     update_ticket_states(&changes.updated_tickets, connection).await?;
     rewrite_tickets(&changes.rewritten_tickets, connection).await?;
@@ -58,8 +58,8 @@ async fn rewrite_tickets(tickets: &[&StoredTicket], connection: &mut PgConnectio
     if tickets.is_empty() {
         return Ok(());
     }
-    let rows: Vec<TicketRow<'_>> =
-        tickets.iter().map(|stored| TicketRow::encode(&stored.ticket, stored.request_digest)).collect();
+    let rows: Vec<TicketConstantColumns<'_>> =
+        tickets.iter().map(|stored| TicketConstantColumns::encode(&stored.ticket, stored.request_digest)).collect();
     let query = sqlx::query(erasure::REWRITE_TICKETS)
         .bind(to_uuids(rows.iter().map(|row| &row.id)))
         .bind(to_uuids(rows.iter().map(|row| &row.request_digest)))
@@ -101,7 +101,7 @@ async fn delete_user_rows(users: &[UserKey], connection: &mut PgConnection) -> R
     Ok(())
 }
 
-async fn delete_users(
+async fn delete_ticket_and_match_users(
     ticket_users: &[(UserKey, QueueKey, TicketId)],
     match_users: &[UserKey],
     connection: &mut PgConnection,
@@ -130,9 +130,9 @@ async fn insert_tickets(tickets: &[&StoredTicket], connection: &mut PgConnection
     if tickets.is_empty() {
         return Ok(());
     }
-    let rows: Vec<TicketRow<'_>> =
-        tickets.iter().map(|stored| TicketRow::encode(&stored.ticket, stored.request_digest)).collect();
-    let state_rows: Vec<TicketStateRow> = tickets.iter().map(|stored| TicketStateRow::encode(stored)).collect();
+    let rows: Vec<TicketConstantColumns<'_>> =
+        tickets.iter().map(|stored| TicketConstantColumns::encode(&stored.ticket, stored.request_digest)).collect();
+    let state_rows: Vec<TicketStateColumns> = tickets.iter().map(|stored| TicketStateColumns::encode(stored)).collect();
     let query = sqlx::query(sql::INSERT_TICKETS)
         .bind(to_uuids(rows.iter().map(|row| &row.id)))
         .bind(to_column(&rows, |row| row.silo_id))
@@ -155,7 +155,7 @@ async fn update_ticket_states(tickets: &[&StoredTicket], connection: &mut PgConn
     if tickets.is_empty() {
         return Ok(());
     }
-    let state_rows: Vec<TicketStateRow> = tickets.iter().map(|stored| TicketStateRow::encode(stored)).collect();
+    let state_rows: Vec<TicketStateColumns> = tickets.iter().map(|stored| TicketStateColumns::encode(stored)).collect();
     let query = sqlx::query(sql::UPDATE_TICKET_STATES)
         .bind(to_uuids(tickets.iter().map(|stored| stored.ticket.id.as_bytes())))
         .bind(to_column(&state_rows, |row| to_int16(row.state)))

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::next_penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
-use crate::domain::queue::seat_vectors::SeatVectors;
+use crate::domain::queue::seat_vectors::SeatBeaconVectors;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
-use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
+use crate::store::queues::queue_rows::{QueueRows, match_purge_at, present_users, queue_key};
 use crate::store::queues::{
     GrantedConsent, QueueKey, QueueOutcome, QueueWrite, ReadyCheckCooldowns, StoredTicket, TicketMembership,
     TicketState,
 };
 
 /// Version of a ticket that was just entered.
-const FIRST_VERSION: u64 = 1;
+const FIRST_TICKET_VERSION: u64 = 1;
 
 impl QueueRows {
     /// Applies a batch in order and returns one outcome per write.
@@ -66,8 +66,7 @@ impl QueueRows {
             QueueWrite::Acknowledge { ticket_id, match_id, acknowledged } => {
                 self.acknowledge(*ticket_id, *match_id, *acknowledged)
             }
-            QueueWrite::TakeConsents { taken_by, consents } => match self.find_unavailable_consent(*taken_by, consents)
-            {
+            QueueWrite::TakeConsents { taken_by, consents } => match self.find_spent_consent(*taken_by, consents) {
                 None => {
                     self.take_consents(*taken_by, consents);
                     QueueOutcome::ConsentsTaken
@@ -110,7 +109,7 @@ impl QueueRows {
             QueueWrite::RecordResult { .. } => self.record_result(write),
             QueueWrite::EraseUser(erasure) => self.erase_user(erasure),
             QueueWrite::RemoveRatings { ratings, last_match_before } => {
-                self.remove_ratings_without_later_match(ratings, *last_match_before)
+                self.remove_ratings_with_last_match_before(ratings, *last_match_before)
             }
             QueueWrite::RecordFeedback { match_id, user, stars, rating, now, .. } => {
                 self.record_feedback(*match_id, *user, *stars, rating.as_ref(), *now)
@@ -120,7 +119,7 @@ impl QueueRows {
 
     fn enter_queue(
         &mut self,
-        (ticket, seat_vectors): (&Arc<Ticket>, &SeatVectors),
+        (ticket, seat_vectors): (&Arc<Ticket>, &SeatBeaconVectors),
         (expires_at, request_digest): (UnixMs, [u8; 16]),
         (caller_user, consents, max_tickets_per_user): (Option<UserKey>, &[GrantedConsent], Option<u32>),
         now: UnixMs,
@@ -135,7 +134,7 @@ impl QueueRows {
         }
         let (users, queue) = (ticket.session.sorted_users(), queue_key(ticket));
         // A caller whose consents are spent learns nothing about the players.
-        if let Some(spent) = self.find_unavailable_consent(ticket.id.into(), consents) {
+        if let Some(spent) = self.find_spent_consent(ticket.id.into(), consents) {
             return QueueOutcome::ConsentSpent(spent);
         }
         let entry_error = |users: &[UserKey]| self.entry_error(ticket, users, max_tickets_per_user, now);
@@ -151,7 +150,7 @@ impl QueueRows {
             ticket: Arc::clone(ticket),
             state: TicketState::Waiting,
             expires_at,
-            version: FIRST_VERSION,
+            version: FIRST_TICKET_VERSION,
             request_digest,
             acknowledged: 0,
             seat_vectors: seat_vectors.clone(),
@@ -222,7 +221,7 @@ impl QueueRows {
         stored.acknowledged = 0;
         stored.version += 1;
         if !stored.is_open() {
-            stored.seat_vectors = SeatVectors::default();
+            stored.seat_vectors = SeatBeaconVectors::default();
         }
         let stored = stored.clone();
         if !stored.is_open() {
@@ -236,7 +235,7 @@ impl QueueRows {
         // An id in use cannot be proposed again.
         let unavailable =
             if self.matches.contains_key(&proposed.id) { all.clone() } else { self.unavailable_tickets(proposed, now) };
-        let partial = accepts_partial_matches() && unavailable.len() < all.len();
+        let partial = fail_point_accepts_partial_matches() && unavailable.len() < all.len();
         if all.is_empty() || (!unavailable.is_empty() && !partial) {
             return QueueOutcome::TicketsUnavailable { tickets: unavailable.into_iter().collect() };
         }
@@ -298,7 +297,7 @@ impl QueueRows {
             self.increment_abandoned_matches(&Arc::clone(stored), updated_match, leaver_rating.as_ref(), *now);
         let mut changed = BTreeMap::new();
         let mut leaving = BTreeSet::new();
-        let drop_requeued = drops_requeued_tickets();
+        let drop_requeued = fail_point_drops_requeued_tickets();
         let match_id = updated_match.id;
         for (id, fate, expires_at) in ticket_fates {
             let Some(stored) = self.tickets.get(id) else { continue };
@@ -328,7 +327,7 @@ impl QueueRows {
         // A user leaves a match that has ended, a match whose ticket returned to the queue, and a match without that
         // user.
         let staying =
-            if match_purge_at(updated_match).is_some() { BTreeSet::new() } else { match_users(updated_match) };
+            if match_purge_at(updated_match).is_some() { BTreeSet::new() } else { present_users(updated_match) };
         let users = self.users_by_match.get(&updated_match.id).cloned().unwrap_or_default();
         for user in users.into_iter().filter(|user| !staying.contains(user) || leaving.contains(user)) {
             self.remove_match_user(user, updated_match.id);
@@ -350,13 +349,13 @@ impl QueueRows {
 }
 
 /// Whether the fail point is on that accepts a match when some of its tickets are unavailable.
-fn accepts_partial_matches() -> bool {
+fn fail_point_accepts_partial_matches() -> bool {
     fail::fail_point!("accept_partial_matches", |_| true);
     false
 }
 
 /// Whether the fail point is on that does not return tickets to the queue.
-fn drops_requeued_tickets() -> bool {
+fn fail_point_drops_requeued_tickets() -> bool {
     fail::fail_point!("drop_requeued_tickets", |_| true);
     false
 }

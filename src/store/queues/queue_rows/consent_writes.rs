@@ -7,7 +7,7 @@ use crate::store::queues::queue_rows::QueueRows;
 
 impl QueueRows {
     /// First consent that `taken_by` cannot have: it was revoked, or taken by something else.
-    pub(super) fn find_unavailable_consent(
+    pub(super) fn find_spent_consent(
         &self,
         taken_by: ConsentConsumer,
         consents: &[GrantedConsent],

@@ -55,7 +55,7 @@ impl QueueRows {
     }
 
     /// Applies [`QueueWrite::RemoveRatings`](crate::store::queues::QueueWrite::RemoveRatings).
-    pub(super) fn remove_ratings_without_later_match(
+    pub(super) fn remove_ratings_with_last_match_before(
         &mut self,
         ratings: &[(UserKey, RatingKey)],
         last_match_before: UnixMs,

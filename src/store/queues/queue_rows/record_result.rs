@@ -10,7 +10,7 @@ use crate::domain::match_result::{
     MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, UserSatisfactionStatistics,
 };
 use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::rating::{RatingError, SetActivity, Skill};
+use crate::domain::rating::{MatchActivity, RatingError, Skill};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::QueueRows;
@@ -69,10 +69,13 @@ impl QueueRows {
             let update = |(user, before, after)| self.update_rating(report, (user, key), before, after, *now);
             new_skills.into_iter().filter(|(user, ..)| !user.is_erased()).map(update).collect()
         });
-        ratings
-            .extend(self.count_for_users(&disconnected, rating.as_ref(), *now, |counts| &mut counts.abandoned_matches));
+        ratings.extend(
+            self.increment_count_of_users(&disconnected, rating.as_ref(), *now, |counts| &mut counts.abandoned_matches),
+        );
         let disputing = &report.disputing_users;
-        ratings.extend(self.count_for_users(disputing, rating.as_ref(), *now, |counts| &mut counts.disputed_matches));
+        ratings.extend(
+            self.increment_count_of_users(disputing, rating.as_ref(), *now, |counts| &mut counts.disputed_matches),
+        );
         ratings.sort_by_key(|row| row.user);
         // A user can be in the list several times: before and after the abandoned match and the dispute were counted.
         ratings.dedup_by(|later, earlier| {
@@ -94,7 +97,8 @@ impl QueueRows {
         KeyedRatingSpec { key, spec }: &KeyedRatingSpec,
         now: UnixMs,
     ) -> Result<Vec<(UserKey, Skill, Skill)>, RatingError> {
-        let activity = if spec.decays_by_active_periods() { self.match_activity(*key) } else { SetActivity::default() };
+        let activity =
+            if spec.decays_by_active_periods() { self.activity_of_all_users(*key) } else { MatchActivity::default() };
         let stored_skill = |user| {
             let erased = found.erased_skill(user, *key);
             let stored = || self.ratings.get(&(user, *key)).map(RatingRow::skill);
@@ -104,10 +108,10 @@ impl QueueRows {
     }
 
     /// Match activity of the ratings with `key`, over all users, read or not.
-    fn match_activity(&self, key: RatingKey) -> SetActivity {
+    fn activity_of_all_users(&self, key: RatingKey) -> MatchActivity {
         let others = self.activity_of_other_users.get(&key).copied().unwrap_or_default();
         let ratings = self.ratings.values().filter(|row| row.key == key);
-        ratings.fold(others, |activity, row| activity.including_skill(&row.skill()))
+        ratings.fold(others, |activity, row| activity.including_last_match_of(&row.skill()))
     }
 
     /// Stores a user's new rating and the change in the user's history.
@@ -160,11 +164,11 @@ impl QueueRows {
         let leavers: BTreeSet<UserKey> =
             players.filter(|player| player.left_at.is_some()).map(|player| player.user).collect();
         let leavers: Vec<UserKey> = leavers.into_iter().filter(|user| !has_left(before, *user)).collect();
-        self.count_for_users(&leavers, rating, now, |counts| &mut counts.abandoned_matches)
+        self.increment_count_of_users(&leavers, rating, now, |counts| &mut counts.abandoned_matches)
     }
 
     /// Adds one to a count of each of `users`, if the set has ratings.
-    fn count_for_users(
+    fn increment_count_of_users(
         &mut self,
         users: &[UserKey],
         rating: Option<&KeyedRatingSpec>,

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::domain::id::{TicketId, UserKey};
-use crate::domain::queue::seat_vectors::SeatVectors;
+use crate::domain::queue::seat_vectors::SeatBeaconVectors;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
-use crate::store::queues::queue_rows::{QueueRows, match_users, queue_key};
+use crate::store::queues::queue_rows::{QueueRows, present_users, queue_key};
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketMembership, TicketState};
 
 /// Version of a ticket that has just been written.
-const FIRST_VERSION: u64 = 1;
+const FIRST_TICKET_VERSION: u64 = 1;
 
 impl QueueRows {
     /// Applies [`QueueWrite::StartMatch`].
@@ -21,10 +21,10 @@ impl QueueRows {
         if let Some(stored) = self.matches.get(&started.id) {
             return QueueOutcome::MatchStarted { started: Arc::clone(stored), tickets: Vec::new() };
         }
-        if let Some(spent) = self.find_unavailable_consent(started.id.into(), consents) {
+        if let Some(spent) = self.find_spent_consent(started.id.into(), consents) {
             return QueueOutcome::ConsentSpent(spent);
         }
-        let users = match_users(started);
+        let users = present_users(started);
         let busy: Vec<UserKey> = users.iter().copied().filter(|user| self.match_by_user.contains_key(user)).collect();
         if !busy.is_empty() {
             return QueueOutcome::UsersInMatch { users: busy };
@@ -57,10 +57,10 @@ impl QueueRows {
                 ticket: Arc::clone(ticket),
                 state: TicketState::InMatch(started.id),
                 expires_at: *expires_at,
-                version: FIRST_VERSION,
+                version: FIRST_TICKET_VERSION,
                 request_digest,
                 acknowledged: 0,
-                seat_vectors: SeatVectors::default(),
+                seat_vectors: SeatBeaconVectors::default(),
             };
             self.tickets.insert(ticket.id, stored.clone());
             changed.insert(ticket.id, stored);

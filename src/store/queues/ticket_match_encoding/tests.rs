@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
-use crate::domain::latency::published_vector::{PathExcess, PublishedFloor, PublishedVector};
+use crate::domain::latency::published_vector::{LeastPathExcess, PublishedFloor, PublishedVector};
 use crate::domain::lifecycle::session_start::SessionMatchStartByHost;
 use crate::domain::lifecycle::side_reports::{PlayerReport, PlayerResultClaim, SideReports, SideReportsOutcome};
 use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
 };
 use crate::domain::match_result::UserSatisfactionStatistics;
-use crate::domain::queue::seat_vectors::Seat;
+use crate::domain::queue::seat_vectors::TicketSeat;
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::Skill;
 use crate::domain::ruleset::probing::LatencyTrust;
@@ -238,14 +238,14 @@ proptest! {
     ) {
         let vector = |(seat, steps): (u8, u16)| {
             let floors = vec![PublishedFloor { beacon_id: 7, steps }];
-            let excess = PathExcess { near_ms: 1.5, light_ms: 2.5 };
-            (Seat(seat), PublishedVector::new(floors, UnixMs(1), LatencyTrust::Observed, excess).unwrap())
+            let excess = LeastPathExcess { near_ms: 1.5, light_ms: 2.5 };
+            (TicketSeat(seat), PublishedVector::new(floors, UnixMs(1), LatencyTrust::Observed, excess).unwrap())
         };
-        let seat_vectors = SeatVectors::new((0..).zip(steps).map(vector));
+        let seat_vectors = SeatBeaconVectors::new((0..).zip(steps).map(vector));
         let request_digest = *ticket.id.as_bytes();
         let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest, acknowledged, seat_vectors };
-        let row = TicketRow::encode(&stored.ticket, stored.request_digest);
-        let decoded = row.decode(TicketStateRow::encode(&stored)).unwrap();
+        let row = TicketConstantColumns::encode(&stored.ticket, stored.request_digest);
+        let decoded = row.decode(TicketStateColumns::encode(&stored)).unwrap();
         prop_assert_eq!(format!("{decoded:?}"), format!("{stored:?}"));
     }
 
@@ -302,10 +302,10 @@ fn sample_match() -> Match {
 
 #[test]
 fn queue_bodies_omit_absent_values() {
-    let ticket = TicketRow::encode(&sample_ticket(), [0; 16]);
+    let ticket = TicketConstantColumns::encode(&sample_ticket(), [0; 16]);
     assert_eq!(ticket.body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"a":true}"#);
     let on_digest_key = Ticket { rating_digest_key: Some(RatingKey::of_pool_and_scale_digest(5)), ..sample_ticket() };
-    let body = TicketRow::encode(&on_digest_key, [0; 16]).body.into_owned();
+    let body = TicketConstantColumns::encode(&on_digest_key, [0; 16]).body.into_owned();
     assert_eq!(body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"k":-9223372036854775803,"a":true}"#);
     let (one, ab) = ("01".repeat(16), "ab".repeat(16));
     let expected = format!(r#"{{"h":5,"m":[["{one}",100,0,[["{ab}","{ab}",null,true]]]],"q":0.5,"d":8}}"#);
@@ -315,7 +315,7 @@ fn queue_bodies_omit_absent_values() {
 /// R12: a value that only a newer server writes is reported as such, not as corruption.
 #[test]
 fn queue_values_of_a_newer_server_name_the_column() {
-    type TicketChange = fn(&mut TicketRow<'static>, &mut TicketStateRow);
+    type TicketChange = fn(&mut TicketConstantColumns<'static>, &mut TicketStateColumns);
     let changes: [(&str, TicketChange); 4] = [
         ("body", |row, _| row.body = r#"{"q":{"z":[2],"o":7}}"#.into()),
         ("body", |row, _| row.body = r#"{"q":{"z":[2]},"zz":1}"#.into()),
@@ -325,10 +325,10 @@ fn queue_values_of_a_newer_server_name_the_column() {
         }),
     ];
     for (expected, change) in changes {
-        let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
+        let mut row = TicketConstantColumns::encode(&sample_ticket(), [0; 16]);
         let (match_id, end_reason, purge_at_ms) = (None, None, None);
         let (expires_ms, acknowledged) = (0, 0);
-        let mut state_row = TicketStateRow {
+        let mut state_row = TicketStateColumns {
             state: 0,
             match_id,
             end_reason,
@@ -370,7 +370,7 @@ fn queue_row_corruption_names_the_column() {
         StoreError::CorruptRow { table, column, .. } => (table, column),
         other => panic!("{other}"),
     };
-    type Corruption = fn(&mut TicketRow<'static>, &mut TicketStateRow);
+    type Corruption = fn(&mut TicketConstantColumns<'static>, &mut TicketStateColumns);
     let corruptions: [(&str, Corruption); 5] = [
         ("set_id", |row, _| row.set_id = -1),
         ("body", |row, _| row.body = "{".into()),
@@ -379,10 +379,10 @@ fn queue_row_corruption_names_the_column() {
         ("purge_at_ms", |_, state_row| (state_row.state, state_row.end_reason) = (2, Some(0))),
     ];
     for (expected, corrupt) in corruptions {
-        let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
+        let mut row = TicketConstantColumns::encode(&sample_ticket(), [0; 16]);
         let (match_id, end_reason, purge_at_ms) = (None, None, None);
         let (expires_ms, acknowledged) = (0, 0);
-        let mut state_row = TicketStateRow {
+        let mut state_row = TicketStateColumns {
             state: 0,
             match_id,
             end_reason,
@@ -410,8 +410,8 @@ fn queue_row_corruption_names_the_column() {
 /// R16: the checksums cover every column and the boundaries between columns.
 #[test]
 fn queue_checksums_cover_every_column() {
-    let ticket = TicketRow::encode(&sample_ticket(), [0; 16]);
-    let corruptions: [fn(&mut TicketRow<'static>); 6] = [
+    let ticket = TicketConstantColumns::encode(&sample_ticket(), [0; 16]);
+    let corruptions: [fn(&mut TicketConstantColumns<'static>); 6] = [
         |row| row.id[3] ^= 1,
         |row| row.silo_id += 1,
         |row| row.set_id += 1,
@@ -424,7 +424,7 @@ fn queue_checksums_cover_every_column() {
         corrupt(&mut row);
         assert_ne!(row.checksum(), ticket.checksum(), "ticket {index}");
     }
-    let state_row = TicketStateRow {
+    let state_row = TicketStateColumns {
         state: 2,
         match_id: Some([1; 16]),
         end_reason: Some(0),
@@ -434,7 +434,7 @@ fn queue_checksums_cover_every_column() {
         acknowledged: 0,
         seat_vectors: None,
     };
-    let corruptions: [fn(&mut TicketStateRow); 8] = [
+    let corruptions: [fn(&mut TicketStateColumns); 8] = [
         |row| row.state -= 1,
         |row| row.match_id = None,
         |row| row.match_id = Some([2; 16]),

@@ -27,7 +27,7 @@ pub(super) struct AdvertPage<'a> {
 impl<'a> AdvertPage<'a> {
     /// Splits a row of `statements::LOAD_PAGE`.
     pub(super) fn from_row(row: &'a SqliteRow) -> Result<Self, StoreError> {
-        let text = |index: usize, column| row.try_get(index).map_err(|error| corrupt_row(column, error));
+        let text = |index: usize, column| row.try_get(index).map_err(|error| corrupt_row_error(column, error));
         let numbers: &str = text(0, "checksum")?;
         Ok(Self {
             number_lines: numbers.lines(),
@@ -51,15 +51,15 @@ impl<'a> AdvertPage<'a> {
 
         let mut id = [0; 16];
         decode_hex(take_prefix(&mut self.hex_ids, 32, "advertisement_id")?, &mut id)
-            .ok_or_else(|| corrupt_row("advertisement_id", "not hexadecimal"))?;
+            .ok_or_else(|| corrupt_row_error("advertisement_id", "not hexadecimal"))?;
         let body = take_prefix(&mut self.bodies, body_bytes, "body")?;
         let mut connect_data = vec![0; connect_bytes];
         decode_hex(take_prefix(&mut self.hex_connect_data, 2 * connect_bytes, "connect_data")?, &mut connect_data)
-            .ok_or_else(|| corrupt_row("connect_data", "not hexadecimal"))?;
+            .ok_or_else(|| corrupt_row_error("connect_data", "not hexadecimal"))?;
 
         let mut beacon_vector = vec![0; vector_bytes];
         decode_hex(take_prefix(&mut self.hex_beacon_vectors, 2 * vector_bytes, "beacon_vector")?, &mut beacon_vector)
-            .ok_or_else(|| corrupt_row("beacon_vector", "not hexadecimal"))?;
+            .ok_or_else(|| corrupt_row_error("beacon_vector", "not hexadecimal"))?;
 
         let (body, connect_data) = (Cow::Borrowed(body), Cow::Owned(connect_data));
         let row = AdvertisementRow {
@@ -78,7 +78,7 @@ impl<'a> AdvertPage<'a> {
         if checksum == row.checksum() {
             Ok((row, heartbeat.map(from_ms)))
         } else {
-            Err(corrupt_row("checksum", "does not match the row"))
+            Err(corrupt_row_error("checksum", "does not match the row"))
         }
     }
 }
@@ -101,17 +101,17 @@ impl NumberColumns<'_> {
 
     /// Length of a text or blob in bytes.
     fn next_length(&mut self, column: &'static str) -> Result<usize, StoreError> {
-        usize::try_from(self.next_number(column)?).map_err(|error| corrupt_row(column, error))
+        usize::try_from(self.next_number(column)?).map_err(|error| corrupt_row_error(column, error))
     }
 }
 
 fn parse_number(column: &'static str, text: &str) -> Result<i64, StoreError> {
-    text.parse().map_err(|error| corrupt_row(column, error))
+    text.parse().map_err(|error| corrupt_row_error(column, error))
 }
 
 /// Removes and returns the first `bytes` of `text`.
 fn take_prefix<'a>(text: &mut &'a str, bytes: usize, column: &'static str) -> Result<&'a str, StoreError> {
-    let (first, rest) = text.split_at_checked(bytes).ok_or_else(|| corrupt_row(column, "ends too early"))?;
+    let (first, rest) = text.split_at_checked(bytes).ok_or_else(|| corrupt_row_error(column, "ends too early"))?;
     *text = rest;
     Ok(first)
 }
@@ -141,7 +141,7 @@ const HEX_DIGIT_VALUES: [u8; 256] = {
     digits
 };
 
-fn corrupt_row(column: &'static str, reason: impl ToString) -> StoreError {
+fn corrupt_row_error(column: &'static str, reason: impl ToString) -> StoreError {
     StoreError::CorruptRow { table: "advertisement", column, reason: reason.to_string() }
 }
 

@@ -51,7 +51,7 @@ pub(super) const READ_ADVERTISEMENTS: &str = select_page!(
 );
 
 /// Reservations in those advertisements, in id order.
-pub(super) const READ_RESERVATIONS: &str = "
+pub(super) const READ_RESERVATIONS_OF_ADVERTISEMENTS: &str = "
     select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum,
            r.owner, r.party, r.joined
       from json_each($1) requested
@@ -256,7 +256,7 @@ pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
 };
 
 /// Replaces all columns of reservations from which a user was erased.
-pub(super) const REWRITE_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
+pub(super) const ERASE_USERS_FROM_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
     head: UPSERT_RESERVATIONS.head,
     row_placeholders: UPSERT_RESERVATIONS.row_placeholders,
     tail: "
@@ -292,7 +292,7 @@ mod tests {
             LOAD_PAGE,
             LOAD_ALL_RESERVATIONS,
             READ_ADVERTISEMENTS,
-            READ_RESERVATIONS,
+            READ_RESERVATIONS_OF_ADVERTISEMENTS,
             LIST_ADVERTISEMENT_IDS,
             COMMIT_AND_MEASURE_WAL,
             CHECKPOINT_WAL,
@@ -309,7 +309,7 @@ mod tests {
             UPSERT_HEARTBEATS,
             DELETE_HEARTBEATS,
             UPSERT_RESERVATIONS,
-            REWRITE_RESERVATIONS,
+            ERASE_USERS_FROM_RESERVATIONS,
             UPSERT_TOMBSTONES,
         ];
         prepare_statements(&store, &single, &multi_row).await;

@@ -14,7 +14,9 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
-use crate::store::adverts::{AdvertVersion, AdvertWrite, OwnerKey, PartyKey, Reservation, UserTraces, WriteOutcome};
+use crate::store::adverts::{
+    AdvertVersion, AdvertWrite, OwnerKey, Reservation, ReservedPartyKey, UserTraces, WriteOutcome,
+};
 use crate::store::error::StoreError;
 use crate::store::rows::{self, AdvertRowForWrites, AdvertisementRow, ReservationRow};
 use crate::store::sqlite::adverts::page_decode::AdvertPage;
@@ -39,7 +41,7 @@ impl BatchableWrite for AdvertWrite {
         let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys, unknown_rows), async { EncodedAdverts::encode_batch(batch) });
         let mut before = before?;
         before.read_owned_adverts(connection, batch).await?;
-        before.read_erased(connection, &keys, unknown_rows).await?;
+        before.read_rows_naming_erased_users(connection, &keys, unknown_rows).await?;
         before.read_create_digests(connection, batch).await?;
         let mut after = before.to_advert_rows();
         let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
@@ -79,7 +81,7 @@ impl AdvertRowsBefore {
         if reads_owned {
             query = query
                 .bind(hex_json_array(keys.reservers.iter().map(OwnerKey::as_bytes)))
-                .bind(hex_json_array(keys.parties.iter().map(PartyKey::as_bytes)));
+                .bind(hex_json_array(keys.parties.iter().map(ReservedPartyKey::as_bytes)));
         }
         let rows = query.fetch_all(connection).await.map_err(to_store_error)?;
         let (first, reservations) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
@@ -91,7 +93,7 @@ impl AdvertRowsBefore {
         }
         for row in reservations {
             let id = RowKey::Advertisement(rows::decode_advertisement_id_of_reservation(row)?);
-            let reservation = unknown_rows.error_if_unknown(id, rows::decode_reservation(row))?;
+            let reservation = unknown_rows.record_if_unknown(id, rows::decode_reservation(row))?;
             before.reservations.insert(reservation.id, reservation);
         }
         Ok(before)
@@ -105,7 +107,7 @@ impl AdvertRowsBefore {
     ) -> Result<(), StoreError> {
         let is_new = |write: &&AdvertWrite| !self.advertisements.contains_key(&write.advertisement_id());
         // An advertisement that the batch removes and publishes again is new, too.
-        let all = batch.iter().any(AdvertWrite::removes_advertisement);
+        let all = batch.iter().any(AdvertWrite::may_remove_advertisement);
         let publishing = batch.iter().filter(|write| all || is_new(write)).filter_map(AdvertWrite::advert_owner);
         let owners: BTreeSet<OwnerKey> = publishing.map(|owner| owner.key.account_range().0).collect();
         if owners.is_empty() {
@@ -123,7 +125,7 @@ impl AdvertRowsBefore {
     }
 
     /// Reads the advertisements to erase users from, and the reservations in them that name the users.
-    async fn read_erased(
+    async fn read_rows_naming_erased_users(
         &mut self,
         connection: &mut SqliteConnection,
         keys: &TouchedAdvertKeys,
@@ -139,7 +141,7 @@ impl AdvertRowsBefore {
         for row in if is_empty { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {
             let (row, _) = row?;
             let id = AdvertisementId::from_bytes(row.id);
-            let advertisement = unknown_rows.error_if_unknown(RowKey::Advertisement(id), row.decode())?;
+            let advertisement = unknown_rows.record_if_unknown(RowKey::Advertisement(id), row.decode())?;
             self.erased_adverts.insert(id, Arc::new(advertisement));
         }
         for (id, user) in &keys.erased_users {
@@ -152,7 +154,7 @@ impl AdvertRowsBefore {
                 .bind(traces.party.as_bytes().to_vec());
             for row in query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
                 let decoded = rows::decode_reservation(&row);
-                let reservation = unknown_rows.error_if_unknown(RowKey::Advertisement(*id), decoded)?;
+                let reservation = unknown_rows.record_if_unknown(RowKey::Advertisement(*id), decoded)?;
                 self.reservations.insert(reservation.id, reservation);
             }
         }
@@ -166,7 +168,7 @@ impl AdvertRowsBefore {
         connection: &mut SqliteConnection,
         batch: &[AdvertWrite],
     ) -> Result<(), StoreError> {
-        let ids = batch.iter().filter(|write| write.compares_create_digest()).map(AdvertWrite::advertisement_id);
+        let ids = batch.iter().filter(|write| write.needs_create_digest()).map(AdvertWrite::advertisement_id);
         let ids: BTreeSet<AdvertisementId> = ids.filter(|id| self.advertisements.contains_key(id)).collect();
         if ids.is_empty() {
             return Ok(());
@@ -356,7 +358,7 @@ impl<'a> AdvertRowChanges<'a> {
         script.add_rows(&sql::DELETE_HEARTBEATS, &self.deleted_heartbeats, bind_row_number);
         script.add_rows(&sql::UPSERT_HEARTBEATS, &self.upserted_heartbeats, bind_heartbeat);
         script.add_rows(&sql::UPSERT_RESERVATIONS, &self.upserted_reservations, bind_reservation);
-        script.add_rows(&sql::REWRITE_RESERVATIONS, &self.rewritten_reservations, bind_reservation);
+        script.add_rows(&sql::ERASE_USERS_FROM_RESERVATIONS, &self.rewritten_reservations, bind_reservation);
         script.add_rows(&sql::UPSERT_TOMBSTONES, &self.upserted_tombstones, bind_tombstone);
         script
     }

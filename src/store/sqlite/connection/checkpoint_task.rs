@@ -13,7 +13,7 @@ use crate::supervisor::TaskSupervisor;
 use crate::telemetry::label::TaskLabel;
 
 /// Maximum number of passes per round that run beside the writer.
-const BACKGROUND_PASSES_MAX: usize = 4;
+const NON_BLOCKING_CHECKPOINTS_MAX: usize = 4;
 
 /// Checkpointer and its task; the task ends with the store.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ async fn run_checkpoints(checkpointer: Arc<WalCheckpointer>, access: Weak<Mutex<
 
 /// Copies as much as possible beside the writer, and the rest while it blocks the writer.
 async fn checkpoint_all(checkpointer: &WalCheckpointer, access: &Weak<Mutex<FileAccess>>) -> Result<(), StoreError> {
-    for _ in 0..BACKGROUND_PASSES_MAX {
+    for _ in 0..NON_BLOCKING_CHECKPOINTS_MAX {
         let length = checkpointer.checkpoint_once().await?;
         if length.pages - length.checkpointed_pages <= checkpointer.limits.final_pass_pages
             || length.pages >= checkpointer.limits.writer_waits_pages

@@ -16,7 +16,7 @@ use crate::store::sqlite::connection::sql_script::STATEMENT_CACHE_CAPACITY;
 use crate::store::writer_version;
 
 /// Remedy for a schema that this server cannot use.
-const OTHER_REMEDY: &str = "move the file away to start with an empty database";
+const INCOMPATIBLE_SCHEMA_REMEDY: &str = "move the file away to start with an empty database";
 
 /// First version without the bug that could corrupt the file when the write-ahead log was reset.
 const SQLITE_VERSION_MIN: [u32; 3] = [3, 51, 3];
@@ -60,7 +60,7 @@ pub(in crate::store::sqlite) async fn open_and_migrate(path: &Path) -> Result<Sq
             migrated = migrator.run_direct(None, &mut connection, false).await;
         }
     }
-    migrated.map_err(|error| migration_check::to_store_error(error, OTHER_REMEDY, to_store_error))?;
+    migrated.map_err(|error| migration_check::to_store_error(error, INCOMPATIBLE_SCHEMA_REMEDY, to_store_error))?;
     writer_version::check_at_open(read_min_writer_version(&mut connection).await?)?;
     Ok(connection)
 }

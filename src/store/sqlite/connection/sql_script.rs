@@ -53,7 +53,7 @@ impl SqlScript {
     ) {
         let mut remaining = rows;
         while let Some(last) = remaining.last() {
-            let chunk_rows = statement.chunk_rows(remaining.len());
+            let chunk_rows = statement.chunk_row_count(remaining.len());
             let (chunk, rest) = remaining.split_at(chunk_rows.min(remaining.len()));
             let mut values = BindValues::default();
             chunk
@@ -90,7 +90,7 @@ impl SqlScript {
 
 impl MultiRowTemplate {
     /// Number of rows of the first statement for `rows` rows, at least 1.
-    fn chunk_rows(&self, rows: usize) -> usize {
+    fn chunk_row_count(&self, rows: usize) -> usize {
         let padded = rows.next_power_of_two();
         let pad = self.is_narrow || padded - rows <= padded / 8;
         let chunk_rows = if pad { padded } else { padded / 2 };

@@ -82,13 +82,13 @@ impl WalCheckpointer {
 
     /// Copies all pages and empties the log's file. Returns whether it succeeded: a reader may have been in the way. The caller
     /// must hold the lock on `FileAccess`.
-    pub(in crate::store::sqlite) async fn empty_log(&self) -> Result<bool, StoreError> {
+    pub(in crate::store::sqlite) async fn truncate_wal(&self) -> Result<bool, StoreError> {
         let mut slot = self.connection.lock().await;
         let mut connection = match slot.take() {
             Some(connection) => connection,
             None => open::connect(&self.path).await?,
         };
-        let query = sqlx::query_as(sql::EMPTY_WAL);
+        let query = sqlx::query_as(sql::TRUNCATE_WAL);
         let (busy, _, _): (i64, i64, i64) = query.fetch_one(&mut connection).await.map_err(to_store_error)?;
         *slot = Some(connection);
         Ok(busy == 0)

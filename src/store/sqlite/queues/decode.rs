@@ -20,7 +20,7 @@ use crate::store::queues::row_checksums::{
     block_list_checksum, consent_checksum, feedback_checksum, first_rating_scale_checksum, match_user_checksum,
     penalty_checksum, rating_change_checksum, rating_checksum, ticket_user_checksum,
 };
-use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketConstantColumns, TicketStateColumns};
 use crate::store::queues::{
     ConsentConsumer, FinishedMatch, QueueKey, RatingRow, StoredBlockList, StoredTicket, TicketMembership,
 };
@@ -48,7 +48,7 @@ pub(super) fn result_key(row: &SqliteRow) -> Result<RowKey, StoreError> {
 /// Decodes a row of `statements::READ_TICKETS`.
 pub(super) fn decode_ticket(row: &SqliteRow) -> Result<StoredTicket, StoreError> {
     let columns = ColumnReader { table: "ticket", row };
-    let ticket = TicketRow {
+    let ticket = TicketConstantColumns {
         id: columns.id_bytes(0, "ticket_id")?,
         silo_id: columns.int64(1, "silo_id")?,
         set_id: columns.int64(2, "set_id")?,
@@ -57,7 +57,7 @@ pub(super) fn decode_ticket(row: &SqliteRow) -> Result<StoredTicket, StoreError>
         body: Cow::Borrowed(columns.read(5, "body")?),
     };
     columns.verify_checksum("checksum", columns.int64(6, "checksum")?, ticket.checksum())?;
-    let state_row = TicketStateRow {
+    let state_row = TicketStateColumns {
         state: columns.int64(7, "state")?,
         match_id: columns.optional_id(8, "match_id")?,
         end_reason: columns.read(9, "end_reason")?,
@@ -88,8 +88,8 @@ pub(super) fn decode_match(row: &SqliteRow) -> Result<Arc<Match>, StoreError> {
     match_row.decode()
 }
 
-/// Decodes a row of `statements::READ_CONSENTS`.
-pub(super) fn decode_consent(row: &SqliteRow) -> Result<(ConsentId, StoredConsent), StoreError> {
+/// Decodes a row of `statements::READ_PARTY_CONSENTS`.
+pub(super) fn decode_party_consent(row: &SqliteRow) -> Result<(ConsentId, StoredConsent), StoreError> {
     let columns = ColumnReader { table: "consent", row };
     let id = ConsentId::from_bytes(columns.id_bytes(0, "consent_id")?);
     let consent = StoredConsent {
@@ -232,8 +232,8 @@ pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry
     Ok(decoded)
 }
 
-/// Decodes a row of `rating_statements::READ_FIRST_SCALE`.
-pub(super) fn decode_first_scale(row: &SqliteRow) -> Result<FirstRatingScaleOfSet, StoreError> {
+/// Decodes a row of `rating_statements::READ_FIRST_SCALE_OF_SET`.
+pub(super) fn decode_first_scale_of_set(row: &SqliteRow) -> Result<FirstRatingScaleOfSet, StoreError> {
     let columns = ColumnReader { table: "first_rating_scale", row };
     let set_id = SetId(columns.uint32(0, "set_id")?);
     let scale = columns.rating_key(1)?;

@@ -85,13 +85,13 @@ macro_rules! find_in_bodies {
 }
 
 /// Tickets.
-pub(super) const FIND_TICKETS: &str = find_in_bodies!("ticket", "ticket_id");
+pub(super) const FIND_TICKETS_NAMING_USER: &str = find_in_bodies!("ticket", "ticket_id");
 
 /// Matches.
-pub(super) const FIND_MATCHES: &str = find_in_bodies!("match", "match_id");
+pub(super) const FIND_MATCHES_NAMING_USER: &str = find_in_bodies!("match", "match_id");
 
 /// Results, by match.
-pub(super) const FIND_RESULTS: &str = find_in_bodies!("result", "match_id");
+pub(super) const FIND_RESULTS_NAMING_USER: &str = find_in_bodies!("result", "match_id");
 
 /// Feedback of the user with the hexadecimal key `$1`, by match.
 pub(super) const FIND_FEEDBACK_GIVEN_BY_USER: &str = "
@@ -103,7 +103,7 @@ pub(super) const FIND_FEEDBACK_GIVEN_BY_USER: &str = "
 /// Advertisements above `$2` that name the user with the hexadecimal key `$1`, or with such a reservation, in order; at most
 /// `$3`.
 /// The user's owner keys are between `$4` and `$5`, and `$6` is its party.
-pub(super) const FIND_ADVERTISEMENTS: &str = "
+pub(super) const FIND_ADVERTISEMENTS_NAMING_USER: &str = "
     select advertisement_id from advertisement where advertisement_id > $2 and instr(body, $1) > 0
      union
     select advertisement_id from reservation
@@ -113,7 +113,7 @@ pub(super) const FIND_ADVERTISEMENTS: &str = "
 ";
 
 /// Block lists that name the user with the hexadecimal key `$1`, by the user whose list it is.
-pub(super) const FIND_BLOCK_LISTS: &str = "
+pub(super) const FIND_BLOCK_LISTS_NAMING_USER: &str = "
     select user_key from block_list
      where user_key > $2 and instr(blocked, unhex($1)) > 0
      order by user_key limit $3
@@ -155,12 +155,12 @@ mod tests {
 
     const SINGLE_STATEMENTS: [&str; 14] = [
         READ_GIVEN_FEEDBACK,
-        FIND_TICKETS,
-        FIND_MATCHES,
-        FIND_RESULTS,
+        FIND_TICKETS_NAMING_USER,
+        FIND_MATCHES_NAMING_USER,
+        FIND_RESULTS_NAMING_USER,
         FIND_FEEDBACK_GIVEN_BY_USER,
-        FIND_ADVERTISEMENTS,
-        FIND_BLOCK_LISTS,
+        FIND_ADVERTISEMENTS_NAMING_USER,
+        FIND_BLOCK_LISTS_NAMING_USER,
         READ_USER_LOG_NAME,
         INSERT_USER_LOG_NAME,
         REQUEST_CLEANUP,

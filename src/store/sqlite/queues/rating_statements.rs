@@ -59,7 +59,7 @@ pub(in crate::store::sqlite) const READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS: &
 
 /// Whether set `$1` has no first scale, and has ratings, results or matches. The latter are not looked for if it has a first scale:
 /// that would read whole tables at each start.
-pub(in crate::store::sqlite) const HAS_PLAYED_WITHOUT_FIRST_SCALE: &str = "
+pub(in crate::store::sqlite) const HAS_SET_PLAYED_WITHOUT_FIRST_SCALE: &str = "
     select not exists (select 1 from first_rating_scale where set_id = $1)
        and (exists (select 1 from rating where set_id = $1)
             or exists (select 1 from result where set_id = $1)
@@ -67,14 +67,14 @@ pub(in crate::store::sqlite) const HAS_PLAYED_WITHOUT_FIRST_SCALE: &str = "
 ";
 
 /// Records first scale `$2` of set `$1` with checksum `$3` and default constants `$4`, if none is recorded.
-pub(in crate::store::sqlite) const INSERT_FIRST_SCALE: &str = "
+pub(in crate::store::sqlite) const INSERT_FIRST_SCALE_OF_SET: &str = "
     insert into first_rating_scale (set_id, rating_key, checksum, rating_defaults)
     values ($1, $2, $3, $4)
         on conflict (set_id) do nothing
 ";
 
 /// First scale of set `$1`.
-pub(in crate::store::sqlite) const READ_FIRST_SCALE: &str = "
+pub(in crate::store::sqlite) const READ_FIRST_SCALE_OF_SET: &str = "
     select set_id, rating_key, checksum, rating_defaults from first_rating_scale where set_id = $1
 ";
 
@@ -179,9 +179,9 @@ mod tests {
         READ_POOL_AND_SCALE_RATINGS,
         READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE,
         READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS,
-        HAS_PLAYED_WITHOUT_FIRST_SCALE,
-        INSERT_FIRST_SCALE,
-        READ_FIRST_SCALE,
+        HAS_SET_PLAYED_WITHOUT_FIRST_SCALE,
+        INSERT_FIRST_SCALE_OF_SET,
+        READ_FIRST_SCALE_OF_SET,
         LOAD_ALL_RATINGS_ON_FIRST_SCALE,
         LOAD_ALL_POOL_AND_SCALE_RATINGS,
         READ_RATING_CHANGES_ON_FIRST_SCALE,

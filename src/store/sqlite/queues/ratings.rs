@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{RatingKey, UserKey};
 use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionStatistics};
-use crate::domain::rating::SetActivity;
+use crate::domain::rating::MatchActivity;
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::error::StoreError;
 use crate::store::queues::RatingRow;
@@ -66,7 +66,7 @@ pub(super) async fn read_touched(
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&id_list);
         if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
             let skill = decode::decode_rating(&row)?.skill();
-            queue_rows.activity_of_other_users.insert(*key, SetActivity::default().including_skill(&skill));
+            queue_rows.activity_of_other_users.insert(*key, MatchActivity::default().including_last_match_of(&skill));
         }
     }
     Ok(())
@@ -96,7 +96,7 @@ pub(super) fn add_ratings_to_script(script: &mut SqlScript, changes: &QueueRowCh
 }
 
 /// Records first scales in one transaction; see `QueueStore::record_first_scales`.
-pub(super) async fn record_first_scales(
+pub(super) async fn record_first_scales_of_sets(
     connection: &mut SqliteConnection,
     current: &[OwnRatingKeys],
 ) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
@@ -105,13 +105,14 @@ pub(super) async fn record_first_scales(
     for keys in current {
         let set_id = i64::from(keys.set_id.0);
         let has_played =
-            sqlx::query_scalar(sql::HAS_PLAYED_WITHOUT_FIRST_SCALE).bind(set_id).fetch_one(&mut *connection).await;
+            sqlx::query_scalar(sql::HAS_SET_PLAYED_WITHOUT_FIRST_SCALE).bind(set_id).fetch_one(&mut *connection).await;
         let new = FirstRatingScaleOfSet::of_unrecorded_set(keys, has_played.map_err(to_store_error)?);
-        let insert = sqlx::query(sql::INSERT_FIRST_SCALE).bind(set_id).bind(new.key.to_stored());
+        let insert = sqlx::query(sql::INSERT_FIRST_SCALE_OF_SET).bind(set_id).bind(new.key.to_stored());
         let insert = insert.bind(first_rating_scale_checksum(new.set_id, new.key));
         execute(connection, insert.bind(rating_defaults_to_number(new.defaults))).await?;
-        let read = sqlx::query(sql::READ_FIRST_SCALE).bind(set_id);
-        recorded.push(decode::decode_first_scale(&read.fetch_one(&mut *connection).await.map_err(to_store_error)?)?);
+        let read = sqlx::query(sql::READ_FIRST_SCALE_OF_SET).bind(set_id);
+        recorded
+            .push(decode::decode_first_scale_of_set(&read.fetch_one(&mut *connection).await.map_err(to_store_error)?)?);
     }
     if recorded.iter().zip(current).any(|(first, keys)| first.differs_for_older_servers(keys)) {
         let version = writer_version::RATING_SCALES_MIN_VERSION;

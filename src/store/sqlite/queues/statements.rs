@@ -174,13 +174,13 @@ pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowTemplate = MultiRow
 );
 
 /// Consents in `$1`, a JSON array of ids.
-pub(in crate::store::sqlite) const READ_CONSENTS: &str = "
+pub(in crate::store::sqlite) const READ_PARTY_CONSENTS: &str = "
     select c.consent_id, c.taken_by, c.is_revoked, c.expires_ms, c.checksum
       from json_each($1) requested join consent c on c.consent_id = unhex(requested.value)
 ";
 
 /// Inserts or updates consents.
-pub(in crate::store::sqlite) const UPSERT_CONSENTS: MultiRowTemplate = MultiRowTemplate::new(
+pub(in crate::store::sqlite) const UPSERT_PARTY_CONSENTS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into consent (consent_id, taken_by, is_revoked, expires_ms, checksum) values ",
     "(?, ?, ?, ?, ?)",
     "
@@ -283,7 +283,7 @@ mod tests {
         PURGE_DUE_ROWS[3],
         PURGE_DUE_ROWS[4],
         PURGE_DUE_ROWS[5],
-        READ_CONSENTS,
+        READ_PARTY_CONSENTS,
         READ_BLOCK_LISTS,
         LOAD_ALL_BLOCK_LISTS,
     ];
@@ -297,7 +297,7 @@ mod tests {
         DELETE_MATCH_USERS_BY_USER,
         INSERT_MATCH_USERS,
         UPSERT_PENALTIES,
-        UPSERT_CONSENTS,
+        UPSERT_PARTY_CONSENTS,
         UPSERT_BLOCK_LISTS,
         INSERT_RESULTS,
         INSERT_FEEDBACK,

@@ -19,7 +19,7 @@ use crate::store::queues::row_checksums::{
     block_list_checksum, consent_checksum, feedback_checksum, match_user_checksum, penalty_checksum,
     ticket_user_checksum,
 };
-use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketConstantColumns, TicketStateColumns};
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredBlockList, StoredTicket, TicketMembership};
 use crate::store::rows::to_ms;
@@ -61,7 +61,7 @@ async fn begin_and_read(
         let rows =
             sqlx::query(sql::READ_TICKETS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?;
         for row in &rows {
-            let stored = unknown_rows.error_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row))?;
+            let stored = unknown_rows.record_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row))?;
             queue_rows.tickets.insert(stored.ticket.id, stored);
         }
     }
@@ -73,7 +73,7 @@ async fn begin_and_read(
             .await
             .map_err(to_store_error)?;
         for row in &rows {
-            let found = unknown_rows.error_if_unknown(decode::match_key(row)?, decode::decode_match(row))?;
+            let found = unknown_rows.record_if_unknown(decode::match_key(row)?, decode::decode_match(row))?;
             queue_rows.matches.insert(found.id, found);
         }
     }
@@ -86,9 +86,9 @@ async fn begin_and_read(
     }
     if !keys.consents.is_empty() {
         let id_list = hex_json_array(keys.consents.iter().map(ConsentId::as_bytes));
-        let query = sqlx::query(sql::READ_CONSENTS).bind(id_list);
+        let query = sqlx::query(sql::READ_PARTY_CONSENTS).bind(id_list);
         for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
-            queue_rows.consents.extend([decode::decode_consent(row)?]);
+            queue_rows.consents.extend([decode::decode_party_consent(row)?]);
         }
     }
     if !keys.block_lists.is_empty() {
@@ -115,7 +115,7 @@ async fn read_results_and_ratings(
         for row in
             &sqlx::query(sql::READ_RESULTS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
         {
-            let result = unknown_rows.error_if_unknown(decode::result_key(row)?, decode::decode_result(row))?;
+            let result = unknown_rows.record_if_unknown(decode::result_key(row)?, decode::decode_result(row))?;
             queue_rows.results.insert(result.report.match_id, result);
         }
     }
@@ -137,7 +137,7 @@ async fn read_results_and_ratings(
 /// Deletes run first: a user can leave one ticket or match and join another in one batch.
 fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     let mut script = SqlScript::default();
-    script.add_rows(&sql::DELETE_TICKET_USERS, &changes.deleted_ticket_users, bind_ticket_membership);
+    script.add_rows(&sql::DELETE_TICKET_USERS, &changes.deleted_ticket_users, bind_ticket_user_key);
     script.add_rows(&sql::DELETE_MATCH_USERS_BY_USER, &changes.deleted_match_users, bind_user);
     script.add_rows(&sql::INSERT_TICKETS, &changes.inserted_tickets, bind_ticket);
     script.add_rows(&sql::UPDATE_TICKET_STATES, &changes.updated_tickets, bind_ticket_state);
@@ -148,8 +148,8 @@ fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     script.add_rows(&sql::INSERT_MATCH_USERS, &changes.inserted_match_users, bind_match_user);
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.inserted_penalties, bind_penalty);
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.updated_penalties, bind_penalty);
-    script.add_rows(&sql::UPSERT_CONSENTS, &changes.inserted_consents, bind_consent);
-    script.add_rows(&sql::UPSERT_CONSENTS, &changes.updated_consents, bind_consent);
+    script.add_rows(&sql::UPSERT_PARTY_CONSENTS, &changes.inserted_consents, bind_party_consent);
+    script.add_rows(&sql::UPSERT_PARTY_CONSENTS, &changes.updated_consents, bind_party_consent);
     script.add_rows(&sql::UPSERT_BLOCK_LISTS, &changes.inserted_block_lists, bind_block_list);
     script.add_rows(&sql::UPSERT_BLOCK_LISTS, &changes.updated_block_lists, bind_block_list);
     ratings::add_ratings_to_script(&mut script, changes);
@@ -172,13 +172,13 @@ fn bind_feedback_key((match_id, user): &(MatchId, UserKey), values: &mut BindVal
     bind_user(user, values);
 }
 
-fn bind_ticket_membership((user, queue, ticket_id): &(UserKey, QueueKey, TicketId), values: &mut BindValues) {
+fn bind_ticket_user_key((user, queue, ticket_id): &(UserKey, QueueKey, TicketId), values: &mut BindValues) {
     bind_user(user, values);
     values.push(i64::from(queue.set_id.0)).push(queue.silo.0.cast_signed()).push(ticket_id.as_bytes().as_slice());
 }
 
 fn bind_ticket(stored: &&StoredTicket, values: &mut BindValues) {
-    let row = TicketRow::encode(&stored.ticket, stored.request_digest);
+    let row = TicketConstantColumns::encode(&stored.ticket, stored.request_digest);
     values
         .push(row.id.as_slice())
         .push(row.silo_id)
@@ -195,7 +195,7 @@ fn bind_ticket_state(stored: &&StoredTicket, values: &mut BindValues) {
 }
 
 fn bind_ticket_state_columns(stored: &StoredTicket, values: &mut BindValues) {
-    let state_row = TicketStateRow::encode(stored);
+    let state_row = TicketStateColumns::encode(stored);
     values.push(state_row.state).push(state_row.match_id.as_ref().map(<[u8; 16]>::as_slice)).push(state_row.end_reason);
     values.push(state_row.expires_ms).push(state_row.purge_at_ms).push(state_row.version);
     values.push(state_row.checksum(stored.ticket.id.as_bytes())).push(state_row.acknowledged);
@@ -237,7 +237,7 @@ fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), values: &mut BindV
     values.push(penalty_checksum(*key, penalty));
 }
 
-fn bind_consent((id, consent): &(ConsentId, StoredConsent), values: &mut BindValues) {
+fn bind_party_consent((id, consent): &(ConsentId, StoredConsent), values: &mut BindValues) {
     values.push(id.as_bytes().as_slice()).push(consent.taken_by.as_ref().map(|taker| taker.0.as_slice()));
     values.push(i64::from(consent.is_revoked)).push(to_ms(consent.expires_at)).push(consent_checksum(*id, consent));
 }

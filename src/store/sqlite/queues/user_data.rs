@@ -11,7 +11,7 @@ use crate::store::rows::{from_ms, to_ms};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::{to_store_error, with_path};
 use crate::store::sqlite::connection::wal::WalLength;
-use crate::store::sqlite::queues::{erasure_statements as sql, fetch_rows};
+use crate::store::sqlite::queues::{erasure_statements as sql, fetch_rows_on_own_connection};
 use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
 
 #[async_trait]
@@ -24,12 +24,12 @@ impl UserDataStore for SqliteStore {
         limit: usize,
     ) -> Result<Vec<[u8; 16]>, StoreError> {
         let statement = match kind {
-            UserRowKind::Ticket => sql::FIND_TICKETS,
-            UserRowKind::Match => sql::FIND_MATCHES,
-            UserRowKind::Result => sql::FIND_RESULTS,
+            UserRowKind::Ticket => sql::FIND_TICKETS_NAMING_USER,
+            UserRowKind::Match => sql::FIND_MATCHES_NAMING_USER,
+            UserRowKind::Result => sql::FIND_RESULTS_NAMING_USER,
             UserRowKind::Feedback => sql::FIND_FEEDBACK_GIVEN_BY_USER,
-            UserRowKind::BlockList => sql::FIND_BLOCK_LISTS,
-            UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS,
+            UserRowKind::BlockList => sql::FIND_BLOCK_LISTS_NAMING_USER,
+            UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS_NAMING_USER,
         };
         let mut query = sqlx::query(statement)
             .bind(user.to_string())
@@ -41,8 +41,9 @@ impl UserDataStore for SqliteStore {
             let keys = [first.as_bytes(), last.as_bytes(), traces.party.as_bytes()];
             query = keys.into_iter().fold(query, |query, key| query.bind(key.to_vec()));
         }
-        let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
-        rows.iter().map(|row| id_bytes(row.try_get(0).map_err(to_store_error)?)).collect()
+        let rows =
+            fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        rows.iter().map(|row| decode_id_bytes(row.try_get(0).map_err(to_store_error)?)).collect()
     }
 
     async fn read_given_feedback(
@@ -55,11 +56,12 @@ impl UserDataStore for SqliteStore {
             .bind(user.as_bytes().to_vec())
             .bind(after.as_bytes().to_vec())
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        let rows =
+            fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
         let feedback = |row: &sqlx::sqlite::SqliteRow| {
             let stars: i64 = row.try_get(1).map_err(to_store_error)?;
             Ok(GivenFeedback {
-                match_id: MatchId::from_bytes(id_bytes(row.try_get(0).map_err(to_store_error)?)?),
+                match_id: MatchId::from_bytes(decode_id_bytes(row.try_get(0).map_err(to_store_error)?)?),
                 stars: u8::try_from(stars).unwrap_or(u8::MAX),
                 given_at: from_ms(row.try_get(2).map_err(to_store_error)?),
             })
@@ -67,7 +69,11 @@ impl UserDataStore for SqliteStore {
         rows.iter().map(feedback).collect()
     }
 
-    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
+    async fn get_or_insert_user_log_name(
+        &self,
+        user: UserKey,
+        new_name: Option<[u8; 16]>,
+    ) -> Result<Option<[u8; 16]>, StoreError> {
         self.writer_gate.check_may_write()?;
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
@@ -79,7 +85,7 @@ impl UserDataStore for SqliteStore {
                 }
                 let read = sqlx::query_scalar(sql::READ_USER_LOG_NAME).bind(user.as_bytes().to_vec());
                 let name: Option<Vec<u8>> = read.fetch_optional(&mut connection).await.map_err(to_store_error)?;
-                name.map(id_bytes).transpose()
+                name.map(decode_id_bytes).transpose()
             }
             .await;
             access.return_connection(connection, &result);
@@ -113,7 +119,7 @@ impl UserDataStore for SqliteStore {
             if count? == 0 {
                 return Ok(true);
             }
-            if !checkpointer.empty_log().await? {
+            if !checkpointer.truncate_wal().await? {
                 return Ok(false);
             }
             access.wal_length = WalLength::default();
@@ -126,7 +132,7 @@ impl UserDataStore for SqliteStore {
         .await
     }
 
-    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
+    async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError> {
         self.writer_gate.check_may_write()?;
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
@@ -145,7 +151,7 @@ impl UserDataStore for SqliteStore {
     }
 }
 
-fn id_bytes(bytes: Vec<u8>) -> Result<[u8; 16], StoreError> {
+fn decode_id_bytes(bytes: Vec<u8>) -> Result<[u8; 16], StoreError> {
     let length = bytes.len();
     let corrupt = |_| StoreError::CorruptRow {
         table: "match",

@@ -1,7 +1,7 @@
 //! Figures of a fold: errors and regret of predictions and of geography, and the share of round trips in the interval.
 
 use fireteam::domain::latency::beacon_fleet::BeaconFleet;
-use fireteam::domain::latency::prediction::{PlacePrecision, predict};
+use fireteam::domain::latency::prediction::{PairPrecision, predict};
 use fireteam::domain::latency::predictor_constants::PredictorConstants;
 use fireteam::domain::location_privacy::arc_km;
 
@@ -50,7 +50,7 @@ pub(super) fn figures(
     hosts: &MeasuredHosts,
     fold: u32,
     size: FleetSize,
-    condition: PlacePrecision,
+    condition: PairPrecision,
     last_miles: &[LastMiles],
     constants: &PredictorConstants,
 ) -> Figures {
@@ -84,7 +84,7 @@ fn searches_of(
     fleet: &BeaconFleet,
     sites: &[u32],
     [predicting, predicted]: &[Parties; 2],
-    condition: PlacePrecision,
+    condition: PairPrecision,
     last_miles: &LastMiles,
 ) -> Vec<Vec<Candidate>> {
     let constants = fleet.constants();

@@ -1,6 +1,6 @@
 //! Fit of the predictor's constants: least absolute error by iteratively reweighted least squares.
 
-use fireteam::domain::latency::prediction::{PlacePrecision, Prediction, predict};
+use fireteam::domain::latency::prediction::{PairPrecision, Prediction, predict};
 use fireteam::domain::latency::predictor_constants::{
     ERROR_SCALE_MS_MIN, IntervalConstants, PREDICTOR_V1, PredictorConstants,
 };
@@ -37,7 +37,7 @@ pub(super) fn fitted_constants(hosts: &MeasuredHosts, fold: u32) -> PredictorCon
     let (mut far, mut near) = (Regression::default(), Regression::default());
     for size in MODEL_FLEET_SIZES {
         for last_miles in &last_miles {
-            for_each_pair(hosts, &sites, size, PlacePrecision::Exact, last_miles, &constants, |pair, ms| {
+            for_each_pair(hosts, &sites, size, PairPrecision::Exact, last_miles, &constants, |pair, ms| {
                 let parts = pair.parts;
                 far.push([1.0, parts.arc_km, parts.upper_ms, parts.middle_ms], ms);
                 if parts.arc_km < NEAR_KM_MAX {
@@ -57,7 +57,7 @@ fn fitted_line(hosts: &MeasuredHosts, sites: &[u32]) -> [f64; 2] {
     let mut line = Regression::default();
     for (at, one) in sites.iter().enumerate() {
         for other in &sites[..at] {
-            let [here, there] = hosts.places(*one, *other, PlacePrecision::Exact);
+            let [here, there] = hosts.places(*one, *other, PairPrecision::Exact);
             if let Some(ms) = hosts.round_trip_ms(*one, *other) {
                 line.push([1.0, arc_km(here, there)], ms);
             }
@@ -70,7 +70,7 @@ fn fitted_line(hosts: &MeasuredHosts, sites: &[u32]) -> [f64; 2] {
 fn fitted_interval(
     hosts: &MeasuredHosts,
     sites: &[u32],
-    condition: PlacePrecision,
+    condition: PairPrecision,
     last_miles: &[LastMiles],
     constants: &PredictorConstants,
 ) -> IntervalConstants {
@@ -92,9 +92,9 @@ fn fitted_interval(
     let mut of_scale: Vec<f64> = of_scale.collect();
     of_scale.sort_by(f64::total_cmp);
     let slack_ms = match condition {
-        PlacePrecision::Exact => constants.exact.slack_ms,
-        PlacePrecision::Search => constants.search.slack_ms,
-        PlacePrecision::Queue => constants.queue.slack_ms,
+        PairPrecision::Exact => constants.exact.slack_ms,
+        PairPrecision::Search => constants.search.slack_ms,
+        PairPrecision::Queue => constants.queue.slack_ms,
     };
     IntervalConstants { slack_ms, scale, quantiles: INTERVAL_SHARES.map(|share| percentile(&of_scale, share)) }
 }
@@ -104,7 +104,7 @@ fn for_each_pair(
     hosts: &MeasuredHosts,
     sites: &[u32],
     size: FleetSize,
-    condition: PlacePrecision,
+    condition: PairPrecision,
     last_miles: &LastMiles,
     constants: &PredictorConstants,
     mut row: impl FnMut(Prediction, f64),

@@ -8,7 +8,7 @@ use fireteam::domain::latency::beacon_fleet::{
     Beacon, BeaconFleet, BeaconPairRoundTrip, UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS,
 };
 use fireteam::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_floors};
-use fireteam::domain::latency::prediction::PlacePrecision;
+use fireteam::domain::latency::prediction::PairPrecision;
 use fireteam::domain::latency::predictor_constants::PredictorConstants;
 use fireteam::domain::locality::{DEFAULT_LOCATION_GRID_DEGREES, Locality};
 use fireteam::domain::location_privacy::{DEFAULT_SESSION_GRID_DEGREES, snap_to_equal_width_grid};
@@ -173,13 +173,13 @@ impl MeasuredHosts {
         fleet: &BeaconFleet,
         sites: &[u32],
         floors: usize,
-        condition: PlacePrecision,
+        condition: PairPrecision,
         last_miles: &LastMiles,
     ) -> [Parties; 2] {
         let sides = match condition {
-            PlacePrecision::Exact => [Knowledge::Exact; 2],
-            PlacePrecision::Search => [Knowledge::Own, Knowledge::Published],
-            PlacePrecision::Queue => [Knowledge::Published; 2],
+            PairPrecision::Exact => [Knowledge::Exact; 2],
+            PairPrecision::Search => [Knowledge::Own, Knowledge::Published],
+            PairPrecision::Queue => [Knowledge::Published; 2],
         };
         sides.map(|knowledge| {
             let party = |site: &u32| Some((*site, self.party(fleet, *site, floors, knowledge, last_miles)?));
@@ -188,11 +188,11 @@ impl MeasuredHosts {
     }
 
     /// Places of a pair in a condition: of the predicting side and of the other.
-    pub(super) fn places(&self, one: u32, other: u32, condition: PlacePrecision) -> [Locality; 2] {
+    pub(super) fn places(&self, one: u32, other: u32, condition: PairPrecision) -> [Locality; 2] {
         let grids = match condition {
-            PlacePrecision::Exact => [0.0, 0.0],
-            PlacePrecision::Search => [DEFAULT_LOCATION_GRID_DEGREES, DEFAULT_SESSION_GRID_DEGREES],
-            PlacePrecision::Queue => [DEFAULT_SESSION_GRID_DEGREES; 2],
+            PairPrecision::Exact => [0.0, 0.0],
+            PairPrecision::Search => [DEFAULT_LOCATION_GRID_DEGREES, DEFAULT_SESSION_GRID_DEGREES],
+            PairPrecision::Queue => [DEFAULT_SESSION_GRID_DEGREES; 2],
         };
         [self.place(one, grids[0]), self.place(other, grids[1])]
     }

@@ -6,7 +6,7 @@ use fireteam::domain::latency::beacon_fleet::{
     Beacon, BeaconFleet, BeaconPairRoundTrip, UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS,
 };
 use fireteam::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
-use fireteam::domain::latency::prediction::{PlacePrecision, Prediction, predict};
+use fireteam::domain::latency::prediction::{PairPrecision, Prediction, predict};
 use fireteam::domain::latency::prediction_unavailable::PredictionUnavailable;
 use fireteam::domain::latency::predictor_constants::{IntervalConstants, PREDICTOR_V1, PredictorConstants};
 use fireteam::domain::locality::Locality;
@@ -103,11 +103,11 @@ impl Party {
     }
 }
 
-fn condition_of(name: &str) -> PlacePrecision {
+fn condition_of(name: &str) -> PairPrecision {
     match name {
-        "exact" => PlacePrecision::Exact,
-        "search" => PlacePrecision::Search,
-        "queue" => PlacePrecision::Queue,
+        "exact" => PairPrecision::Exact,
+        "search" => PairPrecision::Search,
+        "queue" => PairPrecision::Queue,
         _ => panic!("condition {name}"),
     }
 }
@@ -167,7 +167,7 @@ fn prediction_does_not_allocate() {
     let (one, other) = (case.one.completed(&fleet).unwrap(), case.other.completed(&fleet).unwrap());
     let mut predicted = None;
     let counted = allocation_counter::measure(|| {
-        predicted = predict(&fleet, &one, &other, PlacePrecision::Exact).ok();
+        predicted = predict(&fleet, &one, &other, PairPrecision::Exact).ok();
     });
     assert!(predicted.is_some());
     assert_eq!(counted.count_total, 0);

@@ -71,7 +71,8 @@ impl Judge {
             self_answering: Vec::new(),
             exclusive: false,
         };
-        Arc::new(ticket).coarsened(&RegionPlaces::default(), |place| self.0.session_cell_center(place))
+        Arc::new(ticket)
+            .coarsened_for_location_privacy(&RegionPlaces::default(), |place| self.0.session_cell_center(place))
     }
 }
 

@@ -315,7 +315,7 @@ fn every_answer_is_attacked_or_does_not_depend_on_a_place() {
         groups.iter().flat_map(|(_, fields)| fields.iter()).map(move |field| (*message, *field))
     });
     let advice = "add an attack, or say in the table why they do not depend on another player's place";
-    assert_closed(&answer_fields(pb::MATCHMAKING_DESCRIPTORS), rows, advice);
+    assert_closed(&answer_fields(pb::CLIENT_PORT_SERVICE_DESCRIPTORS), rows, advice);
     for (judgement, _) in TABLE.iter().flat_map(|(_, groups)| groups.iter()) {
         match judgement {
             Attacked(tests) => {

@@ -280,7 +280,7 @@ async fn round_trip_to_a_known_region_counts_as_from_the_cell_center() {
         player.advertise(advertised).await.expect("advertise");
         let mut searching = party_session(&[("searcher", 0.0)]);
         (searching.players[0].skill, searching.region_latencies) = (None, to_east(0.0));
-        let found = attacker.search_session(SET_ID, searching).search().await.expect("search");
+        let found = attacker.new_search(SET_ID, searching).search().await.expect("search");
         let [candidate] = &found.candidates[..] else { panic!("one session: {found:?}") };
         assert_eq!(candidate.round_trip_ms, Some(expected_ms), "found by a search, {longitude:?}");
 

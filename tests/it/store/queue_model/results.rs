@@ -8,7 +8,7 @@ use fireteam::domain::limit::RATING_HISTORY_ENTRIES_MAX;
 use fireteam::domain::match_result::{
     MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UserSatisfactionStatistics,
 };
-use fireteam::domain::rating::{SetActivity, Side};
+use fireteam::domain::rating::{MatchActivity, Side};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{FinishedMatch, QueueOutcome as Out, QueueWrite, RatingRow};
@@ -102,7 +102,8 @@ impl Model {
             let side = |side: &SideRank| Side { players: side.users.iter().map(known).collect(), rank: side.rank };
             let before: Vec<Side> = report.sides.iter().map(side).collect();
             let of_key = self.ratings.iter().filter(|row| row.key == key);
-            let played = of_key.fold(SetActivity::default(), |played, row| played.including_skill(&row.skill()));
+            let played =
+                of_key.fold(MatchActivity::default(), |played, row| played.including_last_match_of(&row.skill()));
             let after = spec.rate_match_with_activity(&before, now, played).expect("valid skills");
             for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
                 for ((user, old), new) in side.users.iter().zip(&before.players).zip(after) {

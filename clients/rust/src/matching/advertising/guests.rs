@@ -10,14 +10,14 @@ use crate::pb;
 /// Parties with reservations.
 #[derive(Debug, Default)]
 pub(super) struct Guests {
-    coming: BTreeMap<String, Coming>,
+    coming: BTreeMap<String, ComingParty>,
     /// Have joined, and the server is still to hear of it.
     joined: BTreeSet<String>,
 }
 
 /// Party on its way.
 #[derive(Debug)]
-struct Coming {
+struct ComingParty {
     seats: u32,
     since: MonotonicTime,
     is_confirmed: bool,
@@ -40,7 +40,7 @@ impl Guests {
     }
 
     /// Takes the list of all reservations, from the answer to an update that was sent at `asked_at`.
-    pub(super) fn take_list(
+    pub(super) fn apply_reservation_list(
         &mut self,
         reservations: &[pb::Reservation],
         asked_at: MonotonicTime,
@@ -52,14 +52,14 @@ impl Guests {
         }
         let listed: BTreeSet<&String> = reservations.iter().map(|reservation| &reservation.reservation_id).collect();
         // One that the stream told while the update was underway may be missing from the answer.
-        let is_gone = |id: &String, party: &Coming| !listed.contains(id) && party.since <= asked_at;
+        let is_gone = |id: &String, party: &ComingParty| !listed.contains(id) && party.since <= asked_at;
         let gone: Vec<String> =
             self.coming.iter().filter(|(id, party)| is_gone(id, party)).map(|(id, _)| id.clone()).collect();
-        gone.into_iter().for_each(|id| self.remove(id, effects));
+        gone.into_iter().for_each(|id| self.remove_gone_party(id, effects));
     }
 
     /// Takes a change of one reservation.
-    pub(super) fn take_event(
+    pub(super) fn apply_reservation_event(
         &mut self,
         reservation: &pb::Reservation,
         state: pb::ReservationState,
@@ -69,7 +69,7 @@ impl Guests {
         match state {
             pb::ReservationState::Held | pb::ReservationState::Confirmed => self.add(reservation, effects, now),
             pb::ReservationState::Released | pb::ReservationState::Expired => {
-                self.remove(reservation.reservation_id.clone(), effects);
+                self.remove_gone_party(reservation.reservation_id.clone(), effects);
             }
             pb::ReservationState::Unspecified => {}
         }
@@ -99,7 +99,7 @@ impl Guests {
     }
 
     /// Takes joined reservations back, of an update that failed.
-    pub(super) fn restore(&mut self, joined: Vec<String>) {
+    pub(super) fn restore_joined(&mut self, joined: Vec<String>) {
         self.joined.extend(joined);
     }
 
@@ -121,7 +121,7 @@ impl Guests {
         if !self.coming.contains_key(reservation_id) {
             effects.tell(Outcome::PartyComing { reservation_id: reservation_id.clone(), seats: *seats });
         }
-        let party = self.coming.entry(reservation_id.clone()).or_insert(Coming {
+        let party = self.coming.entry(reservation_id.clone()).or_insert(ComingParty {
             seats: *seats,
             since: now,
             is_confirmed: false,
@@ -131,7 +131,7 @@ impl Guests {
         party.is_confirmed |= *expires_in_ms == 0;
     }
 
-    fn remove(&mut self, reservation_id: String, effects: &mut Effects) {
+    fn remove_gone_party(&mut self, reservation_id: String, effects: &mut Effects) {
         if self.coming.remove(&reservation_id).is_some() {
             effects.tell(Outcome::PartyGone { reservation_id });
         }

@@ -8,18 +8,18 @@ use crate::matching::stage::Stage;
 use crate::pb;
 
 /// Searches in a row with a stale ruleset after which the loop waits before the next.
-const STALE_IN_A_ROW_MAX: u32 = 3;
+const STALE_ANSWERS_BEFORE_WAIT: u32 = 3;
 
 impl Matching {
     pub(super) fn start(&mut self, now: MonotonicTime) {
         if matches!(self.stage, Stage::Idle) {
             self.started_at = now;
-            self.choose(now);
+            self.choose_action(now);
         }
     }
 
     /// Draws the next action, if the party can host. Otherwise it searches.
-    pub(super) fn choose(&mut self, now: MonotonicTime) {
+    pub(super) fn choose_action(&mut self, now: MonotonicTime) {
         self.rounds_started_at = now;
         if self.options.hosting.is_none() {
             return self.search(now);
@@ -51,7 +51,7 @@ impl Matching {
     pub(super) fn fetch_current_ruleset(&mut self, now: MonotonicTime) {
         self.memory.forget_search();
         self.stale_in_a_row += 1;
-        if STALE_IN_A_ROW_MAX < self.stale_in_a_row {
+        if STALE_ANSWERS_BEFORE_WAIT < self.stale_in_a_row {
             return self.wait(0, now);
         }
         let request = pb::MatchmakingGetConfigurationRequest {
@@ -62,13 +62,13 @@ impl Matching {
         self.stage = Stage::Configuring { call };
     }
 
-    pub(super) fn on_configuration(&mut self, hash: u32, now: MonotonicTime) {
+    pub(super) fn on_current_ruleset(&mut self, hash: u32, now: MonotonicTime) {
         // A client that names no ruleset uses the current one in any case.
         self.options.service_configuration_hash = self.options.service_configuration_hash.map(|_| hash);
-        self.choose(now);
+        self.choose_action(now);
     }
 
-    pub(super) fn on_configuration_failed(&mut self, error: CallError, now: MonotonicTime) {
+    pub(super) fn on_current_ruleset_failed(&mut self, error: CallError, now: MonotonicTime) {
         if error.is_final() {
             return self.end(EndReason::Failed(error), now);
         }

@@ -64,9 +64,9 @@ impl Matching {
         }
     }
 
-    pub(super) fn on_reservation(&mut self, event: &pb::ReservationEvent, now: MonotonicTime) {
+    pub(super) fn on_reservation_event(&mut self, event: &pb::ReservationEvent, now: MonotonicTime) {
         if let Stage::Advertising(advertising) = &mut self.stage {
-            advertising.take_reservation(event, &mut self.effects, now);
+            advertising.apply_reservation_event(event, &mut self.effects, now);
         }
     }
 
@@ -123,7 +123,7 @@ impl Matching {
 
     fn end_advertising(&mut self, end: Option<AdvertisingEnd>, now: MonotonicTime) -> bool {
         let (Some(end), Stage::Advertising(advertising)) = (end, &self.stage) else { return false };
-        let (hosting, has_guests) = (advertising.hosting().clone(), advertising.has_guests());
+        let (hosting, has_guests) = (advertising.hosted_session().clone(), advertising.has_guests());
         match end {
             AdvertisingEnd::Full => {
                 self.leave_stage(now);
@@ -131,7 +131,7 @@ impl Matching {
             }
             AdvertisingEnd::Alone => {
                 self.leave_stage(now);
-                self.choose(now);
+                self.choose_action(now);
             }
             // The party itself may be welcome elsewhere.
             AdvertisingEnd::Refused(error) if !has_guests && !error.is_final() => {

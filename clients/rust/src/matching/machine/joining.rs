@@ -7,7 +7,7 @@ use tonic::Code;
 use crate::matching::call::{Answer, CallError, CallId, Request};
 use crate::matching::machine::Matching;
 use crate::matching::monotonic_time::MonotonicTime;
-use crate::matching::outcome::{EndReason, Invitation, Outcome};
+use crate::matching::outcome::{ConnectTarget, EndReason, Outcome};
 use crate::matching::round::Round;
 use crate::matching::stage::{JoinStep, Seat, Stage};
 use crate::pb;
@@ -30,7 +30,7 @@ impl Matching {
                 advertisement_id: advertisement_id.clone(),
                 idempotency_key: self.effects.idempotency_key(),
                 search_token: self.memory.token(now),
-                session_composition: Some(self.party()),
+                session_composition: Some(self.party_with_latency_token()),
                 matchmaking_set_id: Some(self.options.set_id),
                 ..Default::default()
             };
@@ -65,7 +65,7 @@ impl Matching {
         let expires_in_ms = seat.reservation.expires_in_ms;
         let time = self.options.connect_timeout.max(Duration::from_millis(1));
         let time = if again || expires_in_ms == 0 { time } else { time.min(Duration::from_millis(expires_in_ms)) };
-        self.effects.tell(Outcome::Connect(Invitation {
+        self.effects.tell(Outcome::Connect(ConnectTarget {
             advertisement_id: seat.advertisement_id.clone(),
             reservation_id: seat.reservation.reservation_id.clone(),
             seats: seat.reservation.seats,
@@ -94,7 +94,7 @@ impl Matching {
         let can_measure =
             round.allows_probes() && self.needs_probe(&round, advertisement_id, now) && self.memory.probes_left() > 0;
         if error.reason == pb::ErrorReason::NotMeasured && can_measure {
-            return self.measure_before_reserving(round, advertisement_id.to_owned(), now);
+            return self.probe_quickly_before_reserving(round, advertisement_id.to_owned(), now);
         }
         self.exclusions.add(advertisement_id, now);
         self.reserve_next(round, until, now);

@@ -20,11 +20,11 @@ const INVOLVED_AT_ONCE: usize = 2;
 /// Time of a phase, unless the ruleset says otherwise.
 const PHASE_TIME: Duration = Duration::from_secs(3);
 /// Bounds of a ruleset's time of the quick phase.
-const PHASE_TIME_RANGE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
+const QUICK_PHASE_TIME_RANGE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
 
 impl Matching {
     /// Probes the best candidates. Goes on at once where there is nothing to probe.
-    pub(super) fn start_quick(&mut self, round: Box<Round>, now: MonotonicTime) {
+    pub(super) fn start_quick_phase(&mut self, round: Box<Round>, now: MonotonicTime) {
         if round.order().is_empty() {
             return self.wait(0, now);
         }
@@ -38,14 +38,14 @@ impl Matching {
         }
         // The report tells endpoints of players' own machines, and whether the involved phase may start.
         let is_any_measured = round.order().iter().any(|id| self.memory.is_measured(id, now));
-        if round.involved_count() > 0 && (is_any_measured || round.may_learn_endpoints()) {
+        if round.involved_count() > 0 && (is_any_measured || round.report_may_tell_endpoints()) {
             return self.report(round, pb::LatencyPhase::Quick, now);
         }
         self.join(round, now);
     }
 
     /// Probes one candidate that cannot be reserved without a measurement.
-    pub(super) fn measure_before_reserving(
+    pub(super) fn probe_quickly_before_reserving(
         &mut self,
         mut round: Box<Round>,
         advertisement_id: String,
@@ -74,7 +74,7 @@ impl Matching {
             round.probed.insert(id.clone());
             under_test.push(HostUnderTest { advertisement_id: id, endpoint, prober });
         }
-        let [least, most] = PHASE_TIME_RANGE;
+        let [least, most] = QUICK_PHASE_TIME_RANGE;
         let time =
             round.quick_timeout_ms().map_or(PHASE_TIME, |ms| Duration::from_millis(ms.into()).clamp(least, most));
         let phase = ProbePhase::new(under_test, QUICK_AT_ONCE, now + time);
@@ -82,7 +82,7 @@ impl Matching {
     }
 
     /// Probes the best candidates with data of the game.
-    fn start_run_with_game_data(&mut self, mut round: Box<Round>, now: MonotonicTime) {
+    fn start_involved_phase(&mut self, mut round: Box<Round>, now: MonotonicTime) {
         let mut under_test = Vec::new();
         let best: Vec<String> = round.order().iter().take(round.involved_count()).cloned().collect();
         for id in best {
@@ -138,7 +138,7 @@ impl Matching {
             search_token: self.memory.token(now),
             phase: phase.into(),
             measurements: measurements(&round, &self.memory, now),
-            session_composition: Some(self.party()),
+            session_composition: Some(self.party_with_latency_token()),
             matchmaking_set_id: Some(self.options.set_id),
             service_configuration_hash: self.options.service_configuration_hash,
         };
@@ -182,7 +182,7 @@ impl Matching {
             return self.join(round, now);
         }
         if may_start_involved {
-            return self.start_run_with_game_data(round, now);
+            return self.start_involved_phase(round, now);
         }
         let is_any_probed =
             round.probed.iter().any(|id| self.memory.host(id).is_some_and(|host| host.finding.is_some()));

@@ -21,7 +21,7 @@ impl Matching {
     /// Searches with the limits for the time waited so far.
     pub(super) fn search(&mut self, now: MonotonicTime) {
         let request = pb::MatchmakingSearchRequest {
-            session_composition: Some(self.party()),
+            session_composition: Some(self.party_with_latency_token()),
             service_configuration_hash: self.options.service_configuration_hash,
             matchmaking_set_id: Some(self.options.set_id),
             search_token: self.memory.token(now),
@@ -40,7 +40,7 @@ impl Matching {
         let is_left_out = |id: &&String| self.exclusions.contains(id, now) || self.memory.is_silent_or_incompatible(id);
         let order = round.order().iter().filter(|id| !is_left_out(id)).cloned().collect();
         round.set_order(order);
-        self.start_quick(Box::new(round), now);
+        self.start_quick_phase(Box::new(round), now);
     }
 
     pub(super) fn on_search_failed(&mut self, is_new_search: bool, error: CallError, now: MonotonicTime) {
@@ -68,7 +68,7 @@ impl Matching {
     /// Begins the next round: with another draw, if the rounds since the last one took too long.
     pub(super) fn next_round(&mut self, now: MonotonicTime) {
         if self.options.redraw_after <= now.since(self.rounds_started_at) {
-            self.choose(now);
+            self.choose_action(now);
         } else {
             self.search(now);
         }

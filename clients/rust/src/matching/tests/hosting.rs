@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fireteam_probe::{Echo, EchoReply, ProbeKey, RepeatedQuestion};
+use fireteam_probe::{Echo, EchoReply, ProbeKey, ReturnedQuestionFields};
 use tonic::Code;
 
 use crate::matching::round::id_bytes_from_hex;
@@ -83,8 +83,12 @@ fn host_answers_probes() {
     let mut world = host_world(hosting(1));
     let key = ProbeKey::new(&world.updates()[0].probe.clone().unwrap().probe_key).unwrap();
     let id = id_bytes_from_hex(&advertised_id(&world)).unwrap();
-    let question =
-        RepeatedQuestion { sequence: 0, nonce: [1; 8], advertisement: id[..8].try_into().unwrap(), stamp: [0; 8] };
+    let question = ReturnedQuestionFields {
+        sequence: 0,
+        nonce: [1; 8],
+        advertisement: id[..8].try_into().unwrap(),
+        stamp: [0; 8],
+    };
     let from = "203.0.113.5:9000".parse().unwrap();
     let ask = |world: &mut World| {
         let before = world.packets.len();

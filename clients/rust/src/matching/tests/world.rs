@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fireteam_probe::{ArrivalTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
+use fireteam_probe::{ArrivalAndAnswerTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
 
 use crate::matching::tests::chaos::Chaos;
 use crate::matching::tests::server::{Server, Session};
@@ -99,7 +99,8 @@ impl World {
         let endpoint: SocketAddr = format!("192.0.2.{}:4000", number + 1).parse().unwrap();
         let (id, key) = (id(number), [number as u8 + 1; 16]);
         let mut responder = HostResponder::new(HostCookieKey([9; 32]));
-        responder.advertise(crate::matching::round::id_bytes_from_hex(&id).unwrap(), ProbeKey::new(&key).unwrap());
+        responder
+            .set_advertisement(crate::matching::round::id_bytes_from_hex(&id).unwrap(), ProbeKey::new(&key).unwrap());
         let round_trip_ms = 20 + 10 * number as u64;
         let address = vec![192, 0, 2, number as u8 + 1];
         let probe = pb::ProbeEndpoint { address, port: 4_000, probe_key: key.to_vec(), hosted: true };
@@ -178,7 +179,8 @@ impl World {
             judged.push(data.to_vec());
             verdict
         };
-        let Some(reply) = host.responder.handle(packet, client, ArrivalTime { arrived_us: now_us, now_us }, judge)
+        let Some(reply) =
+            host.responder.handle(packet, client, ArrivalAndAnswerTime { arrived_us: now_us, now_us }, judge)
         else {
             return;
         };

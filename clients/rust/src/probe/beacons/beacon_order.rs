@@ -8,16 +8,16 @@ use rand::rngs::StdRng;
 
 use crate::pb;
 
-/// Place on Earth, degrees.
+/// GeoCoordinates on Earth, degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct GeoCoordinates {
     pub(super) latitude: f64,
     pub(super) longitude: f64,
 }
 
-impl Place {
+impl GeoCoordinates {
     /// Angle between two places, as seen from the center of the Earth, radians.
-    fn angle_to(self, other: Place) -> f64 {
+    fn angle_to(self, other: GeoCoordinates) -> f64 {
         let [from, to] = [self, other].map(|place| (place.latitude.to_radians(), place.longitude.to_radians()));
         let half_sine = |angle: f64| (angle / 2.0).sin().powi(2);
         let chord = half_sine(to.0 - from.0) + from.0.cos() * to.0.cos() * half_sine(to.1 - from.1);
@@ -28,11 +28,15 @@ impl Place {
 /// Beacons in the order in which to measure them: by their distance from the own place if it is known, else those first that the server
 /// calls near. Equal ones are in a random order, so that clients without a place do not all measure the same. Left out are
 /// beacons without a usable endpoint or with the id of an earlier one, and all without a binding.
-pub(super) fn in_order(list: &pb::GetBeaconsResponse, own: Option<Place>, rng: &mut StdRng) -> Vec<BeaconTarget> {
+pub(super) fn targets_in_order(
+    list: &pb::GetBeaconsResponse,
+    own: Option<GeoCoordinates>,
+    rng: &mut StdRng,
+) -> Vec<BeaconTarget> {
     let Ok(binding) = <[u8; 16]>::try_from(&*list.binding) else { return Vec::new() };
     let keyed = list.beacons.iter().filter_map(|beacon| {
         let target = BeaconTarget { endpoint: endpoint(beacon)?, beacon_id: beacon.id, binding };
-        let place = Place { latitude: beacon.latitude, longitude: beacon.longitude };
+        let place = GeoCoordinates { latitude: beacon.latitude, longitude: beacon.longitude };
         let angle = own.map_or(0.0, |own| own.angle_to(place));
         let is_far = own.is_none() && !beacon.measure_first;
         Some((is_far, angle, rng.random::<u64>(), target))

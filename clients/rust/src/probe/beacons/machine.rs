@@ -11,13 +11,13 @@ use rand::{Rng, SeedableRng};
 use crate::matching::call_table::{CallTable, SettledCall};
 use crate::matching::{CallError, CallId, MonotonicTime, PacketBudget, Transmit};
 use crate::pb;
-use crate::probe::beacons::beacon_order::{self, Place};
+use crate::probe::beacons::beacon_order::{self, GeoCoordinates};
 use crate::probe::beacons::call::{BeaconsAnswer, BeaconsCall, BeaconsRequest};
 use crate::probe::beacons::measurement::{BusyBeacon, Measurement};
 
 /// Share of a token's life after which the client measures again: from the first to the second number at random, so that clients that
 /// began together do not stay together.
-const REFRESH_SHARE: [f64; 2] = [0.7, 0.85];
+const REFRESH_SHARE_RANGE: [f64; 2] = [0.7, 0.85];
 /// Least time between the end of a measurement and the next.
 const REST_MIN: Duration = Duration::from_secs(30);
 /// Time until the next measurement after a call failed, and after a failure that lasts or a list without beacons.
@@ -55,7 +55,7 @@ pub enum BeaconsEvent {
 
 /// Measurement of beacons, as a state machine. See the [module](crate::probe::beacons) for its use.
 pub struct Beacons {
-    own_place: Option<Place>,
+    own_place: Option<GeoCoordinates>,
     calls: CallTable<BeaconsRequest>,
     transmits: VecDeque<Transmit>,
     budget: PacketBudget,
@@ -112,7 +112,7 @@ impl Beacons {
     /// server's choice is measured first. It is sent to no one.
     pub fn with_place(mut self, latitude: f64, longitude: f64) -> Self {
         let is_place = latitude.is_finite() && longitude.is_finite();
-        self.own_place = is_place.then_some(Place { latitude, longitude });
+        self.own_place = is_place.then_some(GeoCoordinates { latitude, longitude });
         self
     }
 
@@ -128,7 +128,7 @@ impl Beacons {
             BeaconsEvent::Answer { id, result } => {
                 let jitter = self.rng.random();
                 if let Ok(Some(call)) = self.calls.settle(id, result, self.now, jitter) {
-                    self.on_settled(call);
+                    self.on_call_settled(call);
                 }
             }
             BeaconsEvent::Datagram { from, packet } => self.on_datagram(&packet, from),
@@ -173,17 +173,17 @@ impl Beacons {
     }
 
     /// Server's answer to the last report: its verdicts, and the round trips to regions.
-    pub fn report(&self) -> Option<&pb::ReportTripsResponse> {
+    pub fn report_response(&self) -> Option<&pb::ReportTripsResponse> {
         self.report.as_ref()
     }
 
     /// Whether the first measurement is over, with a token or without.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_first_measurement_over(&self) -> bool {
         self.is_settled
     }
 
     /// Counts a packet of another loop of this client in the limit of 40 packets a second.
-    pub fn note_packet(&mut self, now: MonotonicTime) {
+    pub fn record_packet_of_other_loop(&mut self, now: MonotonicTime) {
         self.budget.record_sent_packet(now);
     }
 
@@ -194,7 +194,7 @@ impl Beacons {
         }
         let jitter = self.rng.random();
         if let Some(call) = self.calls.handle_due_attempts(self.now, jitter) {
-            self.on_settled(call);
+            self.on_call_settled(call);
             return true;
         }
         match &mut self.stage {
@@ -202,7 +202,7 @@ impl Beacons {
                 let packet = measurement.poll(&self.budget, &mut self.rng, self.now);
                 let is_over = measurement.is_over(self.now);
                 let is_sent = packet.is_some();
-                packet.into_iter().for_each(|packet| self.send(packet));
+                packet.into_iter().for_each(|packet| self.push_transmit(packet));
                 if is_over {
                     self.report_receipts();
                 }
@@ -216,7 +216,7 @@ impl Beacons {
         }
     }
 
-    fn send(&mut self, packet: Transmit) {
+    fn push_transmit(&mut self, packet: Transmit) {
         self.budget.record_sent_packet(self.now);
         self.transmits.push_back(packet);
     }
@@ -226,7 +226,7 @@ impl Beacons {
         self.stage = Stage::Listing { call: self.calls.start(request, self.now) };
     }
 
-    fn on_settled(&mut self, call: SettledCall<BeaconsRequest>) {
+    fn on_call_settled(&mut self, call: SettledCall<BeaconsRequest>) {
         match (&self.stage, call.result) {
             (Stage::Listing { call: awaited }, Ok(BeaconsAnswer::GetBeacons(list))) if *awaited == call.id => {
                 self.measure(&list);
@@ -249,7 +249,7 @@ impl Beacons {
     fn measure(&mut self, list: &pb::GetBeaconsResponse) {
         let now = self.now;
         self.busy.retain(|busy| now < busy.until);
-        let mut targets = beacon_order::in_order(list, self.own_place, &mut self.rng);
+        let mut targets = beacon_order::targets_in_order(list, self.own_place, &mut self.rng);
         if targets.is_empty() {
             return self.rest(REST_WITHOUT_BEACONS);
         }
@@ -261,7 +261,7 @@ impl Beacons {
         if let Stage::Measuring(measurement) = &mut self.stage
             && let Some(proof) = measurement.handle(packet, from, &mut self.busy, self.now)
         {
-            self.send(proof);
+            self.push_transmit(proof);
         }
     }
 
@@ -279,7 +279,7 @@ impl Beacons {
         self.token_until = started_at + life;
         self.set_token(report.latency_token.clone());
         self.report = Some(report);
-        let [least, most] = REFRESH_SHARE;
+        let [least, most] = REFRESH_SHARE_RANGE;
         let refresh_at = started_at + life.mul_f64(least + (most - least) * self.rng.random::<f64>());
         self.is_settled = true;
         self.stage = Stage::Resting { until: refresh_at.max(self.now + REST_MIN) };

@@ -13,9 +13,9 @@ use crate::matching::{MonotonicTime, PacketBudget, Transmit};
 /// Beacons that are measured at once.
 const BEACONS_AT_ONCE: usize = 8;
 /// Least and most beacons whose receipts are wanted.
-const WANTED_RANGE: [usize; 2] = [8, 16];
+const BEACONS_WANTED_RANGE: [usize; 2] = [8, 16];
 /// Beacons that are asked at most, since those that do not answer are replaced.
-const ASKED_MAX: usize = 24;
+const BEACONS_ASKED_MAX: usize = 24;
 /// Longest time of a measurement. It ends with the receipts that it has.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -41,9 +41,9 @@ pub(super) struct BusyBeacon {
 impl Measurement {
     /// Measurement of `wanted` of these beacons, the nearest first.
     pub(super) fn new(targets: Vec<BeaconTarget>, wanted: u32, now: MonotonicTime) -> Self {
-        let [least, most] = WANTED_RANGE;
+        let [least, most] = BEACONS_WANTED_RANGE;
         let mut waiting = VecDeque::from(targets);
-        waiting.truncate(ASKED_MAX);
+        waiting.truncate(BEACONS_ASKED_MAX);
         Self {
             waiting,
             running: Vec::new(),
@@ -83,7 +83,7 @@ impl Measurement {
 
     /// Counts late answers as lost, and starts with the next beacons. Returns the packet that may be sent now.
     pub(super) fn poll(&mut self, budget: &PacketBudget, rng: &mut StdRng, now: MonotonicTime) -> Option<Transmit> {
-        self.settle(now);
+        self.collect_finished_beacons(now);
         while self.running.len() < BEACONS_AT_ONCE
             && self.answered + self.running.len() < self.wanted
             && let Some(target) = self.waiting.pop_front()
@@ -95,12 +95,12 @@ impl Measurement {
         }
         let due = self.running.iter_mut().filter(|prober| prober.next_start_us().is_some());
         let prober = due.min_by_key(|prober| prober.next_start_us())?;
-        let hello = prober.start(now.as_micros())?;
+        let hello = prober.start_conversation(now.as_micros())?;
         Some(Transmit { to: prober.target().endpoint, packet: hello.to_vec() })
     }
 
     /// Moves beacons that are measured enough out of those underway.
-    fn settle(&mut self, now: MonotonicTime) {
+    fn collect_finished_beacons(&mut self, now: MonotonicTime) {
         self.running.iter_mut().for_each(|prober| prober.expire(now.as_micros()));
         let (finished, running) =
             std::mem::take(&mut self.running).into_iter().partition(|prober| prober.finding().is_some());

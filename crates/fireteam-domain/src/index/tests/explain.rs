@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::attribute_values::AttributeValues;
 use crate::expansion::Expansion;
 use crate::filter::explain::explain_search;
-use crate::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit_advertisement};
+use crate::filter::{AdvertisementView, AdvertsOfAvoidedPlayers, Searcher, admit_advertisement};
 use crate::index::IndexEntry;
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::probe_result::ProbeResults;
@@ -42,7 +42,7 @@ fn search_explanation_agrees_with_admit() {
             users: &users,
             caller: None,
             excluded_ids: &[],
-            avoided: AvoidedAdverts::default(),
+            avoided: AdvertsOfAvoidedPlayers::default(),
             probes: ProbeResults::default(),
             predictor: None,
             waited_ms: rng.pick(&[0, 5_000, 60_000]),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::advertisement::AdvertisementKind;
-use crate::filter::{AvoidedAdverts, SearchPredictor, Searcher};
+use crate::filter::{AdvertsOfAvoidedPlayers, RoundTripPredictor, Searcher};
 use crate::id::{AdvertisementId, SiloId, UserKey};
 use crate::index::tests::random_vectors::{beacon, realistic_round_trip_ms};
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
@@ -16,8 +16,8 @@ use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::probe_result::ProbeResults;
-use crate::ruleset::probing::{DEFAULT_PROBING, LatencySource, LatencyTrust, ProbingSpec};
-use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
+use crate::ruleset::probing::{DEFAULT_PROBING, LatencyEstimatePolicy, LatencyTrust, ProbingSpec};
+use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterObjective, SoftMissingPolicy};
 use crate::time::UnixMs;
 
 const BEACONS: u32 = 24;
@@ -51,12 +51,12 @@ fn random_place(rng: &mut IndexTestRng) -> Locality {
 }
 
 /// Rules with nothing but the round trip.
-fn ruleset_by_latency(rng: &mut IndexTestRng, source: LatencySource) -> Ruleset {
+fn ruleset_by_latency(rng: &mut IndexTestRng, source: LatencyEstimatePolicy) -> Ruleset {
     let by_latency = SoftFilter {
         name: "latency".into(),
         measure: Measure::Latency,
         weight: 1.0,
-        mode: SoftFilterDistance::LowerIsBetter,
+        mode: SoftFilterObjective::LowerIsBetter,
         curve: DistanceCurve::Linear,
         missing: SoftMissingPolicy::Worst,
         min: 0.0,
@@ -66,7 +66,7 @@ fn ruleset_by_latency(rng: &mut IndexTestRng, source: LatencySource) -> Ruleset 
     (ruleset.hard_filters, ruleset.soft_filters, ruleset.satisfaction) = (Box::default(), [by_latency].into(), None);
     ruleset.probing = ProbingSpec { source, trust: LatencyTrust::Proven, ..DEFAULT_PROBING };
     // Where the estimate by distance is high, only the bound of predictions lets rows through.
-    let intercept_ms = if source == LatencySource::Distance { 20.0 } else { 500.0 };
+    let intercept_ms = if source == LatencyEstimatePolicy::Distance { 20.0 } else { 500.0 };
     ruleset.latency_model = LatencyModel { intercept_ms, ms_per_1000_km: 16.0 };
     ruleset
 }
@@ -85,7 +85,7 @@ fn realistic_entry(rng: &mut IndexTestRng, ruleset: &Ruleset, fleet: &BeaconFlee
     (session.silo, session.details, session.locality) = (SiloId(0), None, Some(center));
     session.region_latencies = Box::default();
     let source = LatencyTrust::Proven;
-    session.set_published_vector(published_vector(fleet, &floors, (center, center), UnixMs(NOW_MS), source));
+    session.set_published_beacon_vector(published_vector(fleet, &floors, (center, center), UnixMs(NOW_MS), source));
     (entry.expires_at, entry.open_seats) = (UnixMs(u64::MAX), 4);
     entry
 }
@@ -98,7 +98,7 @@ fn predicted_search_skips_rows_that_are_too_far() {
     let rng = &mut IndexTestRng(5);
     let fleet = Arc::new(realistic_fleet(rng));
     let mut judged = Vec::new();
-    for source in [LatencySource::Distance, LatencySource::PredictedV1] {
+    for source in [LatencyEstimatePolicy::Distance, LatencyEstimatePolicy::PredictedV1] {
         let ruleset = Arc::new(ruleset_by_latency(rng, source));
         let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
         index.complete_vectors(Some(&fleet), 0);
@@ -110,7 +110,7 @@ fn predicted_search_skips_rows_that_are_too_far() {
             let place = random_place(rng);
             let own = CompletedVector::new(&fleet, Some(place), &realistic_floors(rng, &fleet, place)).unwrap();
             let values = random_world::no_values(&ruleset);
-            let predicts = source == LatencySource::PredictedV1;
+            let predicts = source == LatencyEstimatePolicy::PredictedV1;
             let searcher = Searcher {
                 attribute_values: &values,
                 locality: Some(place),
@@ -120,9 +120,9 @@ fn predicted_search_skips_rows_that_are_too_far() {
                 users: &[UserKey::from_bytes([255; 16])],
                 caller: None,
                 excluded_ids: &[],
-                avoided: AvoidedAdverts::default(),
+                avoided: AdvertsOfAvoidedPlayers::default(),
                 probes: ProbeResults::default(),
-                predictor: predicts.then_some(SearchPredictor { fleet: &fleet, own: &own, now: UnixMs(NOW_MS) }),
+                predictor: predicts.then_some(RoundTripPredictor { fleet: &fleet, own: &own, now: UnixMs(NOW_MS) }),
                 waited_ms: 0,
             };
             let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };

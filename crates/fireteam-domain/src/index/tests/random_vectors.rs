@@ -1,7 +1,7 @@
 //! Random beacons, beacon vectors and predictors. A beacon's place follows from its id, as in a real fleet.
 
 use crate::index::tests::random_world::{IndexTestRng, NOW_MS};
-use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip, LIGHT_MS_PER_KM};
+use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip, FIBER_ROUND_TRIP_MS_PER_KM};
 use crate::latency::beacon_vector::{MeasuredBeaconFloor, published_vector};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::latency::published_vector::PublishedVector;
@@ -24,7 +24,7 @@ fn random_round_trip_ms(rng: &mut IndexTestRng, one: Locality, other: Locality) 
     if rng.one_in(20) {
         return rng.pick(&[0.0, 5.0, 700.0, 60_000.0]);
     }
-    arc_km(one, other) * LIGHT_MS_PER_KM * (1.0 + 1.5 * rng.unit_f64()) + 40.0 * rng.unit_f64()
+    arc_km(one, other) * FIBER_ROUND_TRIP_MS_PER_KM * (1.0 + 1.5 * rng.unit_f64()) + 40.0 * rng.unit_f64()
 }
 
 /// Round trip over a path with a detour of at most 80 %, and this last mile.
@@ -34,7 +34,7 @@ pub(super) fn realistic_round_trip_ms(
     other: Locality,
     last_mile_ms: f64,
 ) -> f64 {
-    arc_km(one, other) * LIGHT_MS_PER_KM * (1.2 + 0.6 * rng.unit_f64()) + last_mile_ms
+    arc_km(one, other) * FIBER_ROUND_TRIP_MS_PER_KM * (1.2 + 0.6 * rng.unit_f64()) + last_mile_ms
 }
 
 /// Fleet of about half of all beacons, or of too few.

@@ -15,12 +15,12 @@ use crate::limit::NUMBER_MAGNITUDE_MAX;
 use crate::locality::Locality;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
-use crate::ruleset::probing::{DEFAULT_PROBING, LatencySource, LatencyTrust, ProbingSpec};
+use crate::ruleset::probing::{DEFAULT_PROBING, LatencyEstimatePolicy, LatencyTrust, ProbingSpec};
 use crate::ruleset::queue::FrustratedPlayerSpec;
-use crate::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use crate::ruleset::teams::{AllocatorOfferSpec, GameServerOrder, HostingMode, HostingSpec, PlayerDataForHost};
 use crate::ruleset::{
-    AdvertisementIdDisclosure, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterListSource,
-    PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy,
+    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterListSource,
+    PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterObjective, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -78,9 +78,15 @@ pub(super) struct ValueDistribution {
 
 /// Settings of the estimate: most often the default.
 fn random_probing(rng: &mut IndexTestRng) -> ProbingSpec {
-    let distance = LatencySource::Distance;
+    let distance = LatencyEstimatePolicy::Distance;
     ProbingSpec {
-        source: rng.pick(&[distance, distance, distance, LatencySource::PredictedV1, LatencySource::Measured]),
+        source: rng.pick(&[
+            distance,
+            distance,
+            distance,
+            LatencyEstimatePolicy::PredictedV1,
+            LatencyEstimatePolicy::Measured,
+        ]),
         is_cautious: rng.one_in(3),
         trust: rng.pick(&[LatencyTrust::Proven, LatencyTrust::Claimed]),
         ..DEFAULT_PROBING
@@ -106,7 +112,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdDisclosure::Ids,
+        handles: AdvertisementIdForm::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
         involved_phase_percent: 50.0,
         probing: random_probing(rng),
@@ -124,7 +130,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
             confirm_ms: 0,
             host_loss_ms: 0,
             report_window_ms: 0,
-            choice: ServerChoice::BestScore,
+            choice: GameServerOrder::BestScore,
             max_round_trip_ms: None,
             allocation: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
@@ -266,7 +272,7 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
         name: format!("s{index}").into(),
         weight: rng.pick(&[0.4, 0.6, 20.0, 1.0, 1e-3, 1e9, 0.1 + 0.2]),
         measure,
-        mode: if by_difference { SoftFilterDistance::Difference } else { SoftFilterDistance::LowerIsBetter },
+        mode: if by_difference { SoftFilterObjective::Difference } else { SoftFilterObjective::LowerIsBetter },
         curve: rng.pick(&[DistanceCurve::Linear, DistanceCurve::Quadratic, DistanceCurve::SquareRoot]),
         missing: rng.pick(&[SoftMissingPolicy::Worst, SoftMissingPolicy::Neutral]),
         min,
@@ -294,7 +300,7 @@ fn random_value(rng: &mut IndexTestRng, attribute: usize, distribution: ValueDis
         }),
         3 | 4 => AttributeValue::String(random_word(rng)),
         BOOL_ATTRIBUTE => AttributeValue::Bool(rng.one_in(2)),
-        _ => AttributeValue::string_list((0..rng.below(4)).map(|_| random_word(rng)).collect()),
+        _ => AttributeValue::from_string_list((0..rng.below(4)).map(|_| random_word(rng)).collect()),
     })
 }
 
@@ -366,8 +372,8 @@ pub(super) fn random_entry(
     distribution: ValueDistribution,
 ) -> IndexEntry {
     let mut session = random_session(rng, distribution);
-    if ruleset.probing.source == LatencySource::PredictedV1 {
-        session.set_published_vector(session.locality.and_then(|center| random_published_vector(rng, center)));
+    if ruleset.probing.source == LatencyEstimatePolicy::PredictedV1 {
+        session.set_published_beacon_vector(session.locality.and_then(|center| random_published_vector(rng, center)));
     }
     let range = |rng: &mut IndexTestRng| AllowedRange {
         attribute: format!("a{}", rng.below(9)).into(),

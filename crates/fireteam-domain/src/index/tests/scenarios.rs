@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::advertisement::AdvertisementKind;
 use crate::attribute_values::AttributeValues;
-use crate::filter::{AvoidedAdverts, Refusal, Searcher};
+use crate::filter::{AdvertsOfAvoidedPlayers, Refusal, Searcher};
 use crate::id::{AdvertisementId, SiloId};
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle};
 use crate::measure::Measure;
 use crate::probe_result::ProbeResults;
-use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
+use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterObjective, SoftMissingPolicy};
 use crate::session::Session;
 use crate::time::UnixMs;
 
@@ -24,7 +24,7 @@ fn distance_only_ruleset() -> Arc<Ruleset> {
         name: "distance".into(),
         weight: 1.0,
         measure: Measure::Distance,
-        mode: SoftFilterDistance::LowerIsBetter,
+        mode: SoftFilterObjective::LowerIsBetter,
         curve: DistanceCurve::Linear,
         missing: SoftMissingPolicy::Worst,
         min: 0.0,
@@ -83,7 +83,7 @@ fn search_and_check(
         users: &[],
         caller: None,
         excluded_ids: &[],
-        avoided: AvoidedAdverts::default(),
+        avoided: AdvertsOfAvoidedPlayers::default(),
         probes: ProbeResults::default(),
         predictor: None,
         waited_ms: 0,

@@ -10,11 +10,11 @@ use proptest::prelude::*;
 
 use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
 use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
-use crate::latency::prediction::PlacePrecision;
+use crate::latency::prediction::PairPrecision;
 use crate::latency::predictor_constants::PredictorConstants;
 use crate::locality::Locality;
 
-const CONDITIONS: [PlacePrecision; 3] = [PlacePrecision::Exact, PlacePrecision::Search, PlacePrecision::Queue];
+const CONDITIONS: [PairPrecision; 3] = [PairPrecision::Exact, PairPrecision::Search, PairPrecision::Queue];
 
 /// Plain values of a fleet: beacon ids are the positions.
 #[derive(Clone, Debug)]

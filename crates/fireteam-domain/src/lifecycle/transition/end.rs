@@ -51,7 +51,9 @@ pub(super) fn end_match(
         .tickets
         .iter()
         .filter(is_in_match)
-        .map(|ticket| (ticket.ticket_id, fate_in_match(current, ticket_fate(ticket, end_reason, was_playing))))
+        .map(|ticket| {
+            (ticket.ticket_id, without_requeue_in_session_match(current, ticket_fate(ticket, end_reason, was_playing)))
+        })
         .collect();
     let released = current.stage.assignment_since_confirming().filter(|_| current.stage.end_reason().is_none());
     let effects = released.and_then(reservation_release_effect).into_iter().collect();
@@ -82,7 +84,7 @@ pub(super) fn end_match(
 }
 
 /// Whether a player is the reason that the ready check failed. Whether that is a fault depends on more.
-fn has_failed(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
+fn has_failed_ready_check(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
     match end_reason {
         MatchEndReason::Declined => player.accepted == Some(false),
         MatchEndReason::NotAcceptedInTime => player.accepted != Some(true),
@@ -91,7 +93,7 @@ fn has_failed(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
 }
 
 fn ticket_fate(ticket: &MatchTicket, end_reason: MatchEndReason, was_playing: bool) -> TicketFate {
-    let has_failed_player = ticket.players.iter().any(|player| has_failed(player, end_reason));
+    let has_failed_player = ticket.players.iter().any(|player| has_failed_ready_check(player, end_reason));
     match end_reason {
         MatchEndReason::Played | MatchEndReason::TimedOut | MatchEndReason::Abandoned => {
             TicketFate::Ended(TicketEndReason::Played)
@@ -112,7 +114,7 @@ fn ticket_fate(ticket: &MatchTicket, end_reason: MatchEndReason, was_playing: bo
 }
 
 /// Fate of a ticket of `current`: the tickets of a session's match never waited, so they do not wait again.
-fn fate_in_match(current: &Match, fate: TicketFate) -> TicketFate {
+fn without_requeue_in_session_match(current: &Match, fate: TicketFate) -> TicketFate {
     match fate {
         TicketFate::Requeued if current.session_start.is_some() => TicketFate::Ended(TicketEndReason::Cancelled),
         fate => fate,

@@ -86,7 +86,7 @@ fn start_play(
     if let Some(withdrawal) = end_match_if_tickets_expired(rules, current, tickets, now) {
         // The stage does not have the reservation of this assignment yet.
         let effects = reservation_release_effect(&assignment).into_iter().chain(withdrawal.effects.clone()).collect();
-        return Transition { effects: deduplicated(effects), ..withdrawal };
+        return Transition { effects: deduplicated_effects(effects), ..withdrawal };
     }
     let host_lost_at = match &assignment {
         Assignment::Unhosted => None,
@@ -98,7 +98,7 @@ fn start_play(
     Transition::to_stage(current, stage, vec![MatchEffect::StartPlay])
 }
 
-fn deduplicated(mut effects: Vec<MatchEffect>) -> Vec<MatchEffect> {
+fn deduplicated_effects(mut effects: Vec<MatchEffect>) -> Vec<MatchEffect> {
     effects.dedup();
     effects
 }
@@ -187,7 +187,7 @@ pub(super) fn apply_hosted_stage_deadline(
     match &current.stage {
         MatchStage::Confirming { .. } => host_not_confirmed(rules, current, tickets, now),
         MatchStage::Playing { .. } if is_timed_out => end_match(rules, current, MatchEndReason::TimedOut, now),
-        MatchStage::Playing { assignment, .. } => lose_host(rules, current, assignment, now),
+        MatchStage::Playing { assignment, .. } => end_match_for_lost_host(rules, current, assignment, now),
         _ => Transition::unchanged(EventResult::WrongStage),
     }
 }
@@ -220,7 +220,12 @@ fn host_not_confirmed(rules: &LifecycleRules, current: &Match, tickets: &dyn Tic
 }
 
 /// The host is lost during play. A player who hosts counts as having left.
-fn lose_host(rules: &LifecycleRules, current: &Match, assignment: &Assignment, now: UnixMs) -> Transition {
+fn end_match_for_lost_host(
+    rules: &LifecycleRules,
+    current: &Match,
+    assignment: &Assignment,
+    now: UnixMs,
+) -> Transition {
     let Assignment::PeerHost { host } = assignment else {
         return end_match(rules, current, MatchEndReason::HostLost, now);
     };

@@ -37,7 +37,8 @@ pub(super) fn apply_leave(
         MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
         _ if leaving.is_empty() => Transition::unchanged(EventResult::AlreadyApplied),
         MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Confirming { .. } => {
-            let penalized_users = if is_leaving_penalized(rules, current, now) { leaving } else { Vec::new() };
+            let penalized_users =
+                if is_leaving_before_play_penalized(rules, current, now) { leaving } else { Vec::new() };
             Transition { penalized_users, ..withdraw(rules, current, &[ticket_id], TicketEndReason::Left, now) }
         }
         MatchStage::Playing { .. } => leave_during_play(rules, current, (ticket_id, index), leaving, now),
@@ -51,7 +52,7 @@ fn leave_during_play(
     leaving: Vec<UserKey>,
     now: UnixMs,
 ) -> Transition {
-    let is_host_leaving = include_peer_host(current, ticket_id, &leaving);
+    let is_host_leaving = is_peer_host_among(current, ticket_id, &leaving);
     let mut updated = current.clone();
     for player in updated.tickets[index].players.iter_mut().filter(|player| leaving.contains(&player.user)) {
         player.left_at = Some(now);
@@ -76,7 +77,7 @@ fn leave_during_play(
 
 /// Whether leaving before play counts as a failed ready check. Not without a ready check, and not once half of the wait
 /// for a game server has passed. Outages count for that: players wait through them too.
-fn is_leaving_penalized(rules: &LifecycleRules, current: &Match, now: UnixMs) -> bool {
+fn is_leaving_before_play_penalized(rules: &LifecycleRules, current: &Match, now: UnixMs) -> bool {
     let half_wait_ms = u64::from(rules.hosting.allocation_timeout_ms) / 2;
     let is_early = match current.stage {
         MatchStage::Placing { deadline } | MatchStage::Confirming { deadline, .. } => {
@@ -88,7 +89,7 @@ fn is_leaving_penalized(rules: &LifecycleRules, current: &Match, now: UnixMs) ->
 }
 
 /// Whether `users` of the ticket include the player who hosts.
-fn include_peer_host(current: &Match, ticket_id: TicketId, users: &[UserKey]) -> bool {
+fn is_peer_host_among(current: &Match, ticket_id: TicketId, users: &[UserKey]) -> bool {
     let Some(Assignment::PeerHost { host }) = current.stage.assignment_in_play() else { return false };
     let ticket = current.tickets.iter().find(|ticket| ticket.ticket_id == ticket_id);
     ticket.is_some_and(|ticket| {

@@ -16,7 +16,7 @@ use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStag
 use crate::time::UnixMs;
 
 /// Retention of a match whose result an operator must decide: seven days, milliseconds.
-pub const HELD_MATCH_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+pub const MATCH_HELD_FOR_OPERATOR_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Source of whether a ticket was heard since play began.
 pub type TicketWasHeardFn<'a> = &'a dyn Fn(TicketId) -> bool;
@@ -48,11 +48,11 @@ pub fn apply_side_report(
     }
     let window_ends_at = now.plus_ms(u64::from(rules.hosting.report_window_ms));
     updated.side_reports.window_ends_at.get_or_insert(window_ends_at);
-    let sides = reporting_sides(&updated);
-    let decision = decide_heard_reports(&updated, &sides, false);
+    let sides = claims_by_side(&updated);
+    let decision = decide_reports_with_quorum(&updated, &sides, false);
     let sides_with_opinion = sides.iter().filter(|side| side.majority_ranks().is_some()).count();
-    let ends_play = 2 * sides_with_opinion > sides.len() || include_host(&updated, reporters);
-    (decided(rules, &updated, outcome_of(&decision), ends_play, now), decision)
+    let ends_play = 2 * sides_with_opinion > sides.len() || is_peer_host_among(&updated, reporters);
+    (transition_with_outcome(rules, &updated, outcome_of(&decision), ends_play, now), decision)
 }
 
 /// Decides at the end of the report window, which is extended by `outages`.
@@ -67,8 +67,8 @@ pub fn apply_report_window_end(
         return (Transition::unchanged(EventResult::TooEarly), ReportDecision::Wait);
     }
     let updated = with_heard_tickets(current, was_heard);
-    let decision = decide_heard_reports(&updated, &reporting_sides(&updated), true);
-    (decided(rules, &updated, outcome_of(&decision), true, now), decision)
+    let decision = decide_reports_with_quorum(&updated, &claims_by_side(&updated), true);
+    (transition_with_outcome(rules, &updated, outcome_of(&decision), true, now), decision)
 }
 
 /// A game server or operator reports the result: ends the match if it is being played, and its players' reports no longer
@@ -127,7 +127,7 @@ pub fn users_of_reporting_sides(match_: &Match) -> Vec<UserKey> {
 }
 
 /// The match with its reports decided, ended if it is being played and `ends_play`.
-fn decided(
+fn transition_with_outcome(
     rules: &LifecycleRules,
     updated: &Match,
     outcome: Option<SideReportsOutcome>,
@@ -145,7 +145,7 @@ fn decided(
         let window_ends_at = next.side_reports.window_ends_at.unwrap_or(now);
         if let MatchStage::Ended { purge_at, .. } = &mut next.stage {
             let kept_until = match outcome {
-                Some(SideReportsOutcome::Held) => now.plus_ms(HELD_MATCH_RETENTION_MS),
+                Some(SideReportsOutcome::Held) => now.plus_ms(MATCH_HELD_FOR_OPERATOR_RETENTION_MS),
                 _ => window_ends_at.plus_ms(ENDED_MATCH_RETENTION_MS),
             };
             *purge_at = (*purge_at).max(kept_until);
@@ -165,7 +165,7 @@ fn outcome_of(decision: &ReportDecision) -> Option<SideReportsOutcome> {
 }
 
 /// Decides about the reports. In a match of a session, no result counts against players who were not heard.
-fn decide_heard_reports(match_: &Match, sides: &[SideClaims], is_window_over: bool) -> ReportDecision {
+fn decide_reports_with_quorum(match_: &Match, sides: &[SideClaims], is_window_over: bool) -> ReportDecision {
     match decide_reports(sides, is_window_over) {
         ReportDecision::Result(_) if !is_report_quorum_heard(match_, sides) && !is_window_over => ReportDecision::Wait,
         ReportDecision::Result(ranks) if !is_report_quorum_heard(match_, sides) => ReportDecision::Held(ranks),
@@ -175,7 +175,7 @@ fn decide_heard_reports(match_: &Match, sides: &[SideClaims], is_window_over: bo
 
 /// Sides with the reports of their members. A side of which a player left was heard: leaving is a call. Not in a match of a
 /// session, which its players have not accepted: there, who leaves at once has declined it.
-fn reporting_sides(match_: &Match) -> Vec<SideClaims> {
+fn claims_by_side(match_: &Match) -> Vec<SideClaims> {
     let claim_of = |user: UserKey| match_.side_reports.claim_of_user(user).map(|claim| &claim.ranks);
     let side = |(_, users): (u16, Vec<UserKey>)| {
         let members = || players(match_).filter(|(_, player)| users.contains(&player.user));
@@ -203,7 +203,7 @@ fn with_heard_tickets(current: &Match, was_heard: TicketWasHeardFn<'_>) -> Match
     updated
 }
 
-fn include_host(match_: &Match, users: &[UserKey]) -> bool {
+fn is_peer_host_among(match_: &Match, users: &[UserKey]) -> bool {
     let Some(Assignment::PeerHost { host }) = match_.stage.assignment_since_play_start() else { return false };
     players(match_).any(|(_, player)| player.client == *host && users.contains(&player.user))
 }

@@ -15,7 +15,7 @@ use crate::lifecycle::event::MatchEffect;
 use crate::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::lifecycle::{Assignment, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
-use crate::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use crate::ruleset::teams::{AllocatorOfferSpec, GameServerOrder, HostingMode, HostingSpec, PlayerDataForHost};
 
 const READY_CHECK_MS: u64 = 30_000;
 const ALLOCATION_TIMEOUT_MS: u64 = 20_000;
@@ -35,7 +35,7 @@ fn lifecycle_rules(ready_check_ms: Option<u32>, mode: HostingMode) -> LifecycleR
         confirm_ms: CONFIRM_MS as u32,
         host_loss_ms: HOST_LOSS_MS as u32,
         report_window_ms: REPORT_WINDOW_MS as u32,
-        choice: ServerChoice::BestScore,
+        choice: GameServerOrder::BestScore,
         max_round_trip_ms: None,
         allocation: AllocatorOfferSpec::NO_OFFERS,
         host_data: PlayerDataForHost::default(),
@@ -117,7 +117,7 @@ impl TicketFacts for Facts {
         self.expired.contains(&id)
     }
 
-    fn has_acknowledged(&self, _: TicketId, user: UserKey) -> bool {
+    fn has_acknowledged_ready_check(&self, _: TicketId, user: UserKey) -> bool {
         !self.untold.contains(&user)
     }
 

@@ -41,7 +41,7 @@ impl SeatedRoles {
         guests: &[TeamParty<'_>],
         ticket: TeamParty<'_>,
     ) -> Option<usize> {
-        let seated = self.seated_in(team);
+        let seated = self.seated_players_as_party(team);
         let mut parties = [&[seated], guests].concat();
         let before = team::fillable_role_places(spec, &parties, room)?;
         parties.push(ticket);
@@ -62,11 +62,11 @@ impl SeatedRoles {
         (team, room): (u16, u16),
         guests: &[TeamParty<'_>],
     ) -> Vec<Vec<u16>> {
-        team::assign_roles_to_joining_parties(spec, self.seated_in(team), guests, room)
+        team::assign_roles_to_joining_parties(spec, self.seated_players_as_party(team), guests, room)
     }
 
     /// The players seated in a team, as one party.
-    fn seated_in(&self, team: u16) -> TeamParty<'_> {
+    fn seated_players_as_party(&self, team: u16) -> TeamParty<'_> {
         let seated = &self.seated[usize::from(team)];
         TeamParty {
             ratings: &NO_RATINGS[..seated.len().min(PLAYERS_PER_SESSION_MAX)],

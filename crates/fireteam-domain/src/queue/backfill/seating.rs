@@ -10,11 +10,11 @@ use crate::ruleset::teams::TeamsSpec;
 use crate::team::{self, TeamParty};
 
 /// Largest team size that is split exactly. A pass may split a thousand sessions.
-const EXACT_SPLIT_SIZE_MAX: u16 = 6;
+const EXACT_SPLIT_TEAM_SIZE_MAX: u16 = 6;
 
 /// Seats of a session that is to be filled.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpenSeatsOfSession {
+pub(super) struct SeatingInput {
     /// Seats that the session offers.
     pub(super) open: u16,
     /// Whether the quality depends on teams, so that players without a team are seated by the best split.
@@ -66,11 +66,7 @@ impl RatingMean {
 
 impl Seating {
     /// Seats `parties`, and returns the team of each. `None` if the teams of the ruleset have no room for them.
-    pub(super) fn new(
-        spec: &TeamsSpec,
-        parties: &[SeatedParty],
-        seats: OpenSeatsOfSession,
-    ) -> Option<(Self, Vec<u16>)> {
+    pub(super) fn new(spec: &TeamsSpec, parties: &[SeatedParty], seats: SeatingInput) -> Option<(Self, Vec<u16>)> {
         let team = |&size: &u16| SeatedTeam { size, open_seats: size, ..SeatedTeam::default() };
         let mut seating = Self {
             teams: spec.team_sizes.iter().map(team).collect(),
@@ -81,14 +77,14 @@ impl Seating {
         parties.iter().filter_map(SeatedParty::ratings).for_each(|ratings| seating.mean.add(ratings));
         let mut teams: Vec<Option<u16>> = vec![None; parties.len()];
         for (party, known) in parties.iter().zip(&mut teams) {
-            let named = party.team.filter(|team| seating.has_room(*team, party.player_count));
-            *known = named.inspect(|team| seating.seat(*team, party));
+            let named = party.team.filter(|team| seating.has_room_in_team(*team, party.player_count));
+            *known = named.inspect(|team| seating.seat_party_in_team(*team, party));
         }
         if seats.split_evenly
             && teams.iter().all(Option::is_none)
-            && let Some(split) = split_of_new_match(spec, parties)
+            && let Some(split) = split_as_new_match(spec, parties)
         {
-            parties.iter().zip(&split).for_each(|(party, team)| seating.seat(*team, party));
+            parties.iter().zip(&split).for_each(|(party, team)| seating.seat_party_in_team(*team, party));
             return Some((seating, split));
         }
         seating.seat_one_by_one(parties, &mut teams)?;
@@ -105,21 +101,21 @@ impl Seating {
         });
         for index in rest {
             let party = &parties[index];
-            let fitting = (0..self.teams.len() as u16).filter(|&team| self.has_room(team, party.player_count));
+            let fitting = (0..self.teams.len() as u16).filter(|&team| self.has_room_in_team(team, party.player_count));
             let weakest = fitting.min_by(|&one, &other| {
                 let strength = |team: u16| self.strengths_with(team, 0.0, 0)[usize::from(team)];
                 strength(one)
                     .total_cmp(&strength(other))
                     .then(self.open_seats_in_team(other).cmp(&self.open_seats_in_team(one)))
             })?;
-            self.seat(weakest, party);
+            self.seat_party_in_team(weakest, party);
             teams[index] = Some(weakest);
         }
         Some(())
     }
 
     /// Whether a team has room for `players` more, for any number of offered seats.
-    fn has_room(&self, team: u16, players: u16) -> bool {
+    fn has_room_in_team(&self, team: u16, players: u16) -> bool {
         self.teams.get(usize::from(team)).is_some_and(|team| players <= team.open_seats)
     }
 
@@ -128,7 +124,7 @@ impl Seating {
         self.teams[usize::from(team)].open_seats
     }
 
-    fn seat(&mut self, team: u16, party: &SeatedParty) {
+    fn seat_party_in_team(&mut self, team: u16, party: &SeatedParty) {
         let ratings = party.matching_ratings().iter().sum();
         self.take_seats(team, party.player_count, ratings, &party.users);
     }
@@ -142,7 +138,13 @@ impl Seating {
     }
 
     /// Seats guests in a team that [`Self::teams_with_room`] names.
-    pub(super) fn seat_guests(&mut self, team: u16, ratings: &[PlayerRating], matching: &[f64], users: &[UserKey]) {
+    pub(super) fn seat_guests_in_team(
+        &mut self,
+        team: u16,
+        ratings: &[PlayerRating],
+        matching: &[f64],
+        users: &[UserKey],
+    ) {
         let players = matching.len() as u16;
         self.take_seats(team, players, matching.iter().sum(), users);
         self.open_seats -= players;
@@ -157,7 +159,7 @@ impl Seating {
     /// Teams that a party of `players` may join.
     pub(super) fn teams_with_room(&self, players: u16) -> impl Iterator<Item = u16> + '_ {
         let offered = players <= self.open_seats;
-        (0..self.teams.len() as u16).filter(move |&team| offered && self.has_room(team, players))
+        (0..self.teams.len() as u16).filter(move |&team| offered && self.has_room_in_team(team, players))
     }
 
     /// Users in a team, sorted.
@@ -205,7 +207,7 @@ impl Seating {
 
 /// Team of each party by the split of a new match, in which players of the mean rating take the other seats. `None` if a
 /// rating is unknown or there is no such match.
-fn split_of_new_match(spec: &TeamsSpec, parties: &[SeatedParty]) -> Option<Vec<u16>> {
+fn split_as_new_match(spec: &TeamsSpec, parties: &[SeatedParty]) -> Option<Vec<u16>> {
     parties.iter().all(|party| party.ratings().is_some()).then_some(())?;
     let players: u16 = parties.iter().map(|party| party.player_count).sum();
     let stand_ins = spec.players_per_match().checked_sub(players)?;
@@ -220,7 +222,7 @@ fn split_of_new_match(spec: &TeamsSpec, parties: &[SeatedParty]) -> Option<Vec<u
     // The players stay together as they are: roles are considered for guests only.
     let without_roles = TeamsSpec {
         roles: Box::default(),
-        exact_up_to_size: spec.exact_up_to_size.min(EXACT_SPLIT_SIZE_MAX),
+        exact_up_to_size: spec.exact_up_to_size.min(EXACT_SPLIT_TEAM_SIZE_MAX),
         ..spec.clone()
     };
     let split = team::split_into_teams(&without_roles, &all, &|_, _| false)?;

@@ -1,6 +1,8 @@
 //! Near misses: all rules that refuse a pair of tickets, with measured values and limits.
 
-use crate::filter::{Refusal, admit_queue_parties_by_filter, estimate_between, measure_for_limit, refusals_by_wishes};
+use crate::filter::{
+    Refusal, admit_queue_parties_by_one_filter, estimate_round_trip_between, measure_for_limit, refusals_by_wishes,
+};
 use crate::latency::round_trip_estimate::EstimateSource;
 use crate::queue::avoidance::have_common_user;
 use crate::queue::explain::explanation::{MeasuredAndLimit, NearMissTicket};
@@ -10,7 +12,7 @@ use crate::queue::rating_group;
 use crate::queue::region;
 use crate::queue::window::{self, BucketRange};
 use crate::ruleset::HardRule;
-use crate::ruleset::probing::LatencySource;
+use crate::ruleset::probing::LatencyEstimatePolicy;
 use crate::ruleset::queue::{RatingWindow, WindowPairRule};
 
 /// Candidate and all rules that refuse it.
@@ -50,11 +52,11 @@ pub(super) fn failed_rules_between(pass_state: &PassState<'_>, one: u32, other: 
 /// Source of the round trip between two tickets, if the ruleset predicts round trips.
 fn round_trip_source(pass_state: &PassState<'_>, one: u32, other: u32) -> Option<EstimateSource> {
     let ruleset = pass_state.input.ruleset;
-    if ruleset.probing.source != LatencySource::PredictedV1 {
+    if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
         return None;
     }
     let view = |row: u32| &pass_state.tickets[row as usize].waiting_session.session;
-    estimate_between(ruleset, view(one), view(other)).map(|estimate| estimate.source)
+    estimate_round_trip_between(ruleset, view(one), view(other)).map(|estimate| estimate.source)
 }
 
 fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<MeasuredAndLimit>)> {
@@ -65,10 +67,13 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
         refusals.push((Refusal::OwnSession, None));
     }
     for filter_index in 0..input.ruleset.hard_filters.len() {
-        if let Err(refusal) =
-            admit_queue_parties_by_filter(input.ruleset, filter_index, &ours.waiting_session, &theirs.waiting_session)
-        {
-            refusals.push((refusal, limit_margin(pass_state, filter_index, one, other)));
+        if let Err(refusal) = admit_queue_parties_by_one_filter(
+            input.ruleset,
+            filter_index,
+            &ours.waiting_session,
+            &theirs.waiting_session,
+        ) {
+            refusals.push((refusal, within_filter_value_and_limit(pass_state, filter_index, one, other)));
         }
     }
     let unmet = refusals_by_wishes(input.ruleset, &ours.waiting_session, &theirs.waiting_session, None);
@@ -94,8 +99,8 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
     }
     if let Some(window) = &queue.window {
         let (ours, theirs) = (ours.bucket_range(), theirs.bucket_range());
-        if !window::windows_may_meet(window, ours, theirs) {
-            refusals.push((Refusal::RatingWindow, Some(window_margin(window, ours, theirs))));
+        if !window::windows_satisfy_pair_rule(window, ours, theirs) {
+            refusals.push((Refusal::RatingWindow, Some(window_distance_and_limit(window, ours, theirs))));
         }
     }
     if pass_state.must_not_meet(one, other) {
@@ -120,7 +125,7 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
 }
 
 /// Distance and limit of two windows, from the side with the larger excess.
-fn window_margin(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) -> MeasuredAndLimit {
+fn window_distance_and_limit(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) -> MeasuredAndLimit {
     let from = |one: BucketRange, other: BucketRange| MeasuredAndLimit {
         measured: one.center.abs_diff(other.bucket) as f64,
         limit: f64::from(one.range),
@@ -138,7 +143,12 @@ fn window_margin(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) 
 }
 
 /// Measured value of a `Within` filter, and the lower limit of both tickets.
-fn limit_margin(pass_state: &PassState<'_>, filter_index: usize, one: u32, other: u32) -> Option<MeasuredAndLimit> {
+fn within_filter_value_and_limit(
+    pass_state: &PassState<'_>,
+    filter_index: usize,
+    one: u32,
+    other: u32,
+) -> Option<MeasuredAndLimit> {
     let ruleset = pass_state.input.ruleset;
     let HardRule::Within { measure, expansion, .. } = ruleset.hard_filters[filter_index].rule else { return None };
     let (ours, theirs) =

@@ -24,7 +24,7 @@ use crate::time::UnixMs;
 const WAIT_TRIALS_MAX: usize = 64;
 
 /// Bisection steps for the quality threshold, which give a precision of 1/1024.
-const BISECTION_STEPS: u32 = 10;
+const QUALITY_BISECTION_STEPS: u32 = 10;
 
 /// Tries changes one after another, on the nearest tickets only.
 pub(super) struct SingleRelaxationSearch<'t> {
@@ -57,7 +57,7 @@ impl<'t> SingleRelaxationSearch<'t> {
         Self { input, tickets, ticket_id, pair_checks_left, next_change_at: None }
     }
 
-    pub(super) fn is_truncated(&self) -> bool {
+    pub(super) fn is_out_of_pair_checks(&self) -> bool {
         self.pair_checks_left == 0
     }
 
@@ -183,7 +183,7 @@ impl<'t> SingleRelaxationSearch<'t> {
     }
 
     fn relax_window(&mut self, refused: &[FailedRules]) -> Option<(f64, Relaxation)> {
-        let buckets = self.excess_over_limit(Refusal::RatingWindow, refused);
+        let buckets = self.excesses_over_limit(Refusal::RatingWindow, refused);
         let buckets = self.smallest_sufficient(&buckets, |trial, buckets| {
             let change = TrialChange { extra_buckets: buckets, ..trial.baseline() };
             trial.matches_after(&change)
@@ -192,7 +192,7 @@ impl<'t> SingleRelaxationSearch<'t> {
     }
 
     fn relax_groups(&mut self, refused: &[FailedRules]) -> Option<(f64, Relaxation)> {
-        let groups = self.excess_over_limit(Refusal::RatingGroup, refused);
+        let groups = self.excesses_over_limit(Refusal::RatingGroup, refused);
         let groups = self.smallest_sufficient(&groups, |trial, groups| {
             let change = TrialChange { extra_groups: groups as u16, ..trial.baseline() };
             trial.matches_after(&change)
@@ -201,7 +201,7 @@ impl<'t> SingleRelaxationSearch<'t> {
     }
 
     /// Excess over the limit for each refusal by `rule`, ascending and unique.
-    fn excess_over_limit(&self, rule: Refusal, refused: &[FailedRules]) -> Vec<u32> {
+    fn excesses_over_limit(&self, rule: Refusal, refused: &[FailedRules]) -> Vec<u32> {
         let margins =
             refused.iter().flat_map(|failed| &failed.refusals_with_margins).filter(|(refusal, _)| *refusal == rule);
         let mut excess: Vec<u32> = margins
@@ -215,7 +215,7 @@ impl<'t> SingleRelaxationSearch<'t> {
     }
 
     fn relax_quality(&mut self) -> Option<(f64, Relaxation)> {
-        let current = threshold_of(&self.input.queue.quality)?;
+        let current = quality_threshold(&self.input.queue.quality)?;
         let loosest = match self.input.queue.quality {
             // A score is at most the sum of all weights.
             QualitySpec::SoftScore { .. } => {
@@ -225,7 +225,7 @@ impl<'t> SingleRelaxationSearch<'t> {
         };
         let matches_with = |trial: &mut Self, threshold: f64| {
             let mut queue = trial.input.queue.clone();
-            set_threshold(&mut queue.quality, threshold);
+            set_quality_threshold(&mut queue.quality, threshold);
             let change = TrialChange { queue: &queue, ..trial.baseline() };
             trial.matches_after(&change)
         };
@@ -233,7 +233,7 @@ impl<'t> SingleRelaxationSearch<'t> {
             return None;
         }
         let (mut failing, mut sufficient) = (current, loosest);
-        for _ in 0..BISECTION_STEPS {
+        for _ in 0..QUALITY_BISECTION_STEPS {
             let middle = f64::midpoint(failing, sufficient);
             if matches_with(self, middle) { sufficient = middle } else { failing = middle }
         }
@@ -286,7 +286,7 @@ fn ruleset_with_limit(ruleset: &Ruleset, expansion: usize, limit: f64) -> Rulese
 }
 
 /// Quality threshold as written in the ruleset.
-fn threshold_of(quality: &QualitySpec) -> Option<f64> {
+fn quality_threshold(quality: &QualitySpec) -> Option<f64> {
     match *quality {
         QualitySpec::Any | QualitySpec::WinProbability { .. } => None,
         QualitySpec::SoftScore { max_score } => Some(max_score),
@@ -296,7 +296,7 @@ fn threshold_of(quality: &QualitySpec) -> Option<f64> {
     }
 }
 
-fn set_threshold(quality: &mut QualitySpec, value: f64) {
+fn set_quality_threshold(quality: &mut QualitySpec, value: f64) {
     match quality {
         QualitySpec::Any | QualitySpec::WinProbability { .. } => {}
         QualitySpec::SoftScore { max_score } => *max_score = value,

@@ -16,7 +16,7 @@ use crate::team;
 use crate::value_choice::{ValueChoiceContext, choose_values, seed_of_id};
 
 /// Tickets of one team: ticket index, and one role per player.
-type TeamRows = Vec<(u32, Vec<u16>)>;
+type TeamRowsWithRoles = Vec<(u32, Vec<u16>)>;
 
 impl<'a> PassState<'a> {
     /// Builds a match from tickets that may all meet and fill the teams exactly, or leave seats to bots. Returns the first rule that
@@ -36,7 +36,9 @@ impl<'a> PassState<'a> {
         self.choose_values(rows, None)?;
         let region = match self.input.queue.regions {
             None => RegionChoice::Unrestricted,
-            Some(_) => self.choose_region(&rows.iter().map(|&row| self.reachable_regions(row)).collect::<Vec<_>>())?,
+            Some(_) => {
+                self.choose_region(&rows.iter().map(|&row| self.reachable_regions_of(row)).collect::<Vec<_>>())?
+            }
         };
         // Only win and draw probabilities depend on the teams. For other qualities, a match is rejected before the
         // expensive team split.
@@ -54,7 +56,7 @@ impl<'a> PassState<'a> {
             let (rows, teams): (Vec<u32>, Vec<u16>) = tickets.unzip();
             quality = self.passing_quality(&rows, &teams, region, progress)?;
         }
-        Ok(CandidateMatch { teams, quality, region: region_name(region) })
+        Ok(CandidateMatch { teams, quality, region: chosen_region_name(region) })
     }
 
     /// Entries chosen for these tickets and the session that they join, or the filter whose lists have nothing in common.
@@ -140,15 +142,15 @@ impl<'a> PassState<'a> {
     ) -> Result<(f64, Option<&'a str>), Refusal> {
         let region = match self.input.queue.regions {
             None => RegionChoice::Unrestricted,
-            Some(_) => self.choose_region(&[self.reachable_regions(one), self.reachable_regions(other)])?,
+            Some(_) => self.choose_region(&[self.reachable_regions_of(one), self.reachable_regions_of(other)])?,
         };
         if self.input.queue.quality == QualitySpec::Any && self.input.queue.avoid.is_empty() {
-            return Ok((0.0, region_name(region)));
+            return Ok((0.0, chosen_region_name(region)));
         }
-        Ok((self.passing_quality(&[one, other], &[0, 1], region, progress)?, region_name(region)))
+        Ok((self.passing_quality(&[one, other], &[0, 1], region, progress)?, chosen_region_name(region)))
     }
 
-    fn reachable_regions(&self, row: u32) -> &ReachableRegions<'a> {
+    fn reachable_regions_of(&self, row: u32) -> &ReachableRegions<'a> {
         &self.tickets[row as usize].reachable_regions
     }
 
@@ -174,7 +176,7 @@ impl<'a> PassState<'a> {
             costs += region::region_cost(
                 rule,
                 region,
-                &rows.iter().map(|&row| self.reachable_regions(row)).collect::<Vec<_>>(),
+                &rows.iter().map(|&row| self.reachable_regions_of(row)).collect::<Vec<_>>(),
             );
         }
         let bonus = queue.wait_bonus.as_ref();
@@ -184,7 +186,7 @@ impl<'a> PassState<'a> {
         };
         let quality = match queue.quality {
             QualitySpec::SoftScore { .. } => with_bonus(-self.worst_pair_score(rows)),
-            QualitySpec::LeaderboardGauss { sigma, scale, .. } => with_bonus(quality::leaderboard_quality(
+            QualitySpec::LeaderboardGauss { sigma, scale, .. } => with_bonus(quality::leaderboard_spread_quality(
                 sigma,
                 scale,
                 rows.iter().map(|&row| self.tickets[row as usize].leaderboard_position),
@@ -193,7 +195,7 @@ impl<'a> PassState<'a> {
                 let team = |index: usize| teams.get(index).copied().unwrap_or(0);
                 let input_of = |(index, &row): (usize, &u32)| self.tickets[row as usize].quality_input(team(index));
                 let mut members: Vec<PartyQualityInput<'_>> = rows.iter().enumerate().map(input_of).collect();
-                let bots = if teams.is_empty() { Vec::new() } else { self.bots_of_teams(rows, teams) };
+                let bots = if teams.is_empty() { Vec::new() } else { self.bot_ratings_by_team(rows, teams) };
                 members.extend(bots.iter().zip(0_u16..).filter(|(bots, _)| !bots.is_empty()).map(|(bots, team)| {
                     let first = self.tickets[rows[0] as usize].quality_input(team);
                     PartyQualityInput { player_ratings: bots, waited_ms: 0, ..first }
@@ -274,7 +276,7 @@ impl<'a> PassState<'a> {
     }
 
     /// Ratings of the bots of each team: the mean of all players.
-    fn bots_of_teams(&self, rows: &[u32], teams: &[u16]) -> Vec<Vec<PlayerRating>> {
+    fn bot_ratings_by_team(&self, rows: &[u32], teams: &[u16]) -> Vec<Vec<PlayerRating>> {
         let spec = self.input.teams;
         if spec.bots.is_none() {
             return Vec::new();
@@ -291,7 +293,7 @@ impl<'a> PassState<'a> {
         bots.iter().map(|&count| vec![bot; usize::from(count)]).collect()
     }
 
-    fn split_into_teams(&self, rows: &[u32], teams: &TeamsSpec) -> Option<Vec<TeamRows>> {
+    fn split_into_teams(&self, rows: &[u32], teams: &TeamsSpec) -> Option<Vec<TeamRowsWithRoles>> {
         let party = |&row: &u32| self.tickets[row as usize].prepared.team_party();
         let parties: Vec<team::TeamParty<'_>> = rows.iter().map(party).collect();
         let apart = |one: usize, other: usize| self.must_be_in_different_teams(rows[one], rows[other]);
@@ -307,7 +309,7 @@ impl<'a> PassState<'a> {
     }
 }
 
-fn region_name(choice: RegionChoice<'_>) -> Option<&str> {
+fn chosen_region_name(choice: RegionChoice<'_>) -> Option<&str> {
     match choice {
         RegionChoice::Chosen(name, _) => Some(name),
         RegionChoice::NoCommonRegion | RegionChoice::Unrestricted => None,

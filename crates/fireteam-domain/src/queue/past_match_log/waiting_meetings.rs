@@ -46,7 +46,7 @@ impl WaitingMeetings {
         }
         self.recent_ms = recent_ms;
         self.pass += 1;
-        let (unread, left) = self.take_users(users);
+        let (unread, left) = self.replace_users(users);
         if unread.is_empty() && left.is_empty() {
             return Arc::clone(&self.meetings_by_user);
         }
@@ -80,7 +80,7 @@ impl WaitingMeetings {
     }
 
     /// Takes over the users of this pass. Returns those whose meetings must be read, and those who wait no longer.
-    fn take_users(&mut self, users: impl IntoIterator<Item = UserKey>) -> (Vec<UserKey>, Vec<UserKey>) {
+    fn replace_users(&mut self, users: impl IntoIterator<Item = UserKey>) -> (Vec<UserKey>, Vec<UserKey>) {
         let (mut unread, mut count) = (Vec::new(), 0);
         for key in users {
             let user = self.users.entry(key).or_default();

@@ -78,10 +78,10 @@ fn placement_follows_the_choice_of_the_ruleset() {
     let party = server_session(&[("eu", 2.0)]);
     let all = [candidate(1, &far, 4, 0.0), candidate(2, &near, 8, 2.0), candidate(3, &far, 6, 1.0)];
     let by = |choice| rank(|hosting: &mut HostingSpec| hosting.choice = choice, Some("eu"), &party, &all).unwrap();
-    assert_eq!(by(ServerChoice::BestScore), [1, 3, 2]);
-    assert_eq!(by(ServerChoice::Closest)[0], 2);
-    assert_eq!(by(ServerChoice::Emptiest), [2, 3, 1]);
-    assert_eq!(by(ServerChoice::Fullest), [1, 3, 2]);
+    assert_eq!(by(GameServerOrder::BestScore), [1, 3, 2]);
+    assert_eq!(by(GameServerOrder::Closest)[0], 2);
+    assert_eq!(by(GameServerOrder::Emptiest), [2, 3, 1]);
+    assert_eq!(by(GameServerOrder::Fullest), [1, 3, 2]);
 }
 
 /// Matches of equal servers spread over them, and one match tries them in the same order each time.
@@ -118,7 +118,7 @@ fn closest_server_is_by_its_own_region_where_round_trips_are_predicted() {
     let (eu, us) = (server_session(&[("eu", 5.0), ("us", 90.0)]), server_session(&[("eu", 70.0), ("us", 8.0)]));
     let party = server_session(&[("eu", 60.0), ("us", 80.0)]);
     let mut ruleset = QueueFixture::one_vs_one().ruleset;
-    ruleset.hosting.choice = ServerChoice::Closest;
+    ruleset.hosting.choice = GameServerOrder::Closest;
     let choose = |ruleset: &Ruleset, party: &Session| {
         let parties = [end_of(party)];
         let to_place = MatchToPlace { id: MATCH, region: None, parties: &parties, unconfirmed_servers: &[] };
@@ -128,7 +128,7 @@ fn closest_server_is_by_its_own_region_where_round_trips_are_predicted() {
     assert_eq!(choose(&ruleset, &party), Ok(server_id(2)), "60 ms by the common region eu, 70 ms to the other");
     let farther = server_session(&[("eu", 95.0), ("us", 85.0)]);
     assert_eq!(choose(&ruleset, &farther), Ok(server_id(1)), "85 ms by us, 90 ms to the other");
-    ruleset.probing.source = LatencySource::PredictedV1;
+    ruleset.probing.source = LatencyEstimatePolicy::PredictedV1;
     assert_eq!(choose(&ruleset, &party), Ok(server_id(2)), "60 ms to eu, 80 ms to us");
     let no_eu = server_session(&[("us", 88.0)]);
     assert_eq!(choose(&ruleset, &no_eu), Ok(server_id(1)), "88 ms to us; 90 ms to eu by the common region");

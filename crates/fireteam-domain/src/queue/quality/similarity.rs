@@ -11,7 +11,7 @@ pub fn min_similarity_to_mean(rating_span: f64, ratings: impl Iterator<Item = f6
 }
 
 /// Minimum over players of the mean of `1 - curve(distance in categories / divisor)` to all players; 1 without players.
-pub fn min_mean_category_similarity(
+pub fn min_player_category_similarity(
     divisor: u16,
     curve: DistanceCurve,
     categories: impl Iterator<Item = u16> + Clone,

@@ -6,12 +6,12 @@ use crate::rating::{self, TeamStrength, relative_draw_probability};
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 
 /// Rating system for rulesets without one.
-const DEFAULT_RATING: RatingSpec =
+const DEFAULT_RATING_SPEC: RatingSpec =
     RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
 
 /// Win probability of each team that has players, in team order. They sum to 1.
 pub fn win_probabilities(spec: Option<&RatingSpec>, members: &[PartyQualityInput<'_>]) -> Vec<f64> {
-    rating::win_probabilities(spec.unwrap_or(&DEFAULT_RATING), &team_strengths(members))
+    rating::win_probabilities(spec.unwrap_or(&DEFAULT_RATING_SPEC), &team_strengths(members))
 }
 
 /// Draw probability relative to its maximum, 0 to 1. 0 if the rating system has no `beta`.

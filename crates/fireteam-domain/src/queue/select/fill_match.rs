@@ -9,7 +9,7 @@ use crate::ruleset::queue::QualitySpec;
 use crate::team;
 
 /// Maximum number of steps of the seat check. Beyond that, the team split decides.
-const FIT_STEPS_MAX: u32 = 2_000;
+const PARTY_FIT_STEPS_MAX: u32 = 2_000;
 
 /// Tickets that may all meet, as a match that is being filled.
 pub(in crate::queue) struct PartialMatch<'g, 'a> {
@@ -117,7 +117,7 @@ impl<'g, 'a> PartialMatch<'g, 'a> {
             self.ticket_indices.iter().map(|&row| self.pass_state.tickets[row as usize].player_count).collect();
         parties.push(size);
         parties.sort_unstable_by(|one, other| other.cmp(one));
-        let mut steps = FIT_STEPS_MAX;
+        let mut steps = PARTY_FIT_STEPS_MAX;
         parties_fit_in_teams(&parties, &mut teams.team_sizes.to_vec(), &mut steps)
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn parties_fit_in_teams_only_unsplit() {
         let check = |parties: &[u16], seats: &[u16], expected| {
-            let mut steps = FIT_STEPS_MAX;
+            let mut steps = PARTY_FIT_STEPS_MAX;
             assert_eq!(
                 parties_fit_in_teams(parties, &mut seats.to_vec(), &mut steps),
                 expected,

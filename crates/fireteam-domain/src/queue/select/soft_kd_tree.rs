@@ -6,7 +6,7 @@
 
 use crate::measure::Measure;
 use crate::queue::pass_state::PassState;
-use crate::ruleset::{SoftFilter, SoftFilterDistance};
+use crate::ruleset::{SoftFilter, SoftFilterObjective};
 use crate::score::term_of_distance;
 
 /// Maximum number of tickets in a leaf.
@@ -66,7 +66,7 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
         for soft in &ruleset.soft_filters {
             let unit = soft.weight / (soft.max - soft.min);
             match (soft.mode, soft.measure) {
-                (SoftFilterDistance::Difference, Measure::AttributeDifference(index))
+                (SoftFilterObjective::Difference, Measure::AttributeDifference(index))
                     if axis_count < AXES_MAX
                         && pool.iter().all(|&row| session(row).attribute_values.number(index).is_some()) =>
                 {

@@ -19,7 +19,7 @@ impl<'a> Selector<'_, 'a> {
 
     /// Match of `row` with randomly drawn partners.
     pub(super) fn weighted_sample_match(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
-        let mut candidate = self.sample_match(row)?;
+        let mut candidate = self.sample_match_preferring_same_size(row)?;
         // Rotate teams of equal size, so that each ticket is equally likely to be in the first team.
         let sizes = &self.pass_state.input.teams.team_sizes;
         if sizes.iter().all(|size| *size == sizes[0]) {
@@ -29,7 +29,7 @@ impl<'a> Selector<'_, 'a> {
         Some(candidate)
     }
 
-    fn sample_match(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
+    fn sample_match_preferring_same_size(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
         let size = |row: u32| self.pass_state.tickets[row as usize].player_count;
         let match_size = self.pass_state.input.teams.players_per_match();
         if size(row) == match_size {
@@ -41,12 +41,12 @@ impl<'a> Selector<'_, 'a> {
             // Parties of other sizes are drawn only if those of the same size do not suffice.
             let same_size: Vec<(u32, f64)> =
                 candidates.iter().copied().filter(|&(it, _)| size(it) == size(row)).collect();
-            if let Some(candidate) = self.sample_from_candidates(row, &same_size) {
+            if let Some(candidate) = self.sample_match_from_candidates(row, &same_size) {
                 return Some(candidate);
             }
         }
         candidates.retain(|(_, weight)| *weight > 0.0);
-        self.sample_from_candidates(row, &candidates)
+        self.sample_match_from_candidates(row, &candidates)
     }
 
     /// Candidates that may meet `row`, with weights. A pair that fills a match must pass its quality. Larger matches
@@ -97,7 +97,7 @@ impl<'a> Selector<'_, 'a> {
         found
     }
 
-    fn sample_from_candidates(&mut self, row: u32, candidates: &[(u32, f64)]) -> Option<CandidateMatch<'a>> {
+    fn sample_match_from_candidates(&mut self, row: u32, candidates: &[(u32, f64)]) -> Option<CandidateMatch<'a>> {
         for _ in 0..MATCH_DRAW_ATTEMPTS_MAX {
             let mut weights: Vec<f64> = candidates.iter().map(|(_, weight)| *weight).collect();
             let mut partial_match = PartialMatch::new(self.pass_state, row);

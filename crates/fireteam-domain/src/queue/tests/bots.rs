@@ -6,7 +6,7 @@ use crate::queue::proposal::Proposal;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{NOW, QueueFixture, random_below, ticket_number};
 use crate::ruleset::queue::{QualitySpec, SelectionMode};
-use crate::ruleset::teams::{BotsSpec, TeamOrder, TeamRole};
+use crate::ruleset::teams::{BotsSpec, TeamOrderInMatch, TeamRole};
 
 const AFTER_MS: u64 = 30_000;
 
@@ -133,7 +133,7 @@ fn matches_with_bots_keep_their_rules_in_random_queues() {
         ];
         fixture.queue_mut().selection.mode = modes[random_below(&mut rng, 4) as usize];
         if random_below(&mut rng, 2) == 0 {
-            fixture.ruleset.teams.as_mut().expect("teams").order = TeamOrder::Drawn;
+            fixture.ruleset.teams.as_mut().expect("teams").order = TeamOrderInMatch::Drawn;
         }
         for _ in 0..random_below(&mut rng, 12) {
             let players = 1 + random_below(&mut rng, u64::from(sizes[0])) as usize;

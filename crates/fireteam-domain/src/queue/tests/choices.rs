@@ -26,7 +26,7 @@ fn three_players(choice: OverlapChoice, lists: &[&[&str]]) -> QueueFixture {
     for list in lists {
         fixture.add_ticket(&[10.0], 0);
         let ticket = Arc::make_mut(fixture.tickets.last_mut().expect("a ticket"));
-        let list = AttributeValue::string_list(list.iter().map(|&map| map.into()).collect());
+        let list = AttributeValue::from_string_list(list.iter().map(|&map| map.into()).collect());
         ticket.session.attributes = vec![("maps".into(), list)];
     }
     fixture

@@ -3,13 +3,13 @@
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::filter::{Refusal, RefusingSide};
 use crate::measure::Measure;
-use crate::queue::explain::{Explanation, MeasuredAndLimit, Relaxation, TicketToExplain, explain_ticket};
+use crate::queue::explain::{ExplainQuery, Explanation, MeasuredAndLimit, Relaxation, explain_ticket};
 use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, random_queue_fixture, ticket_id};
 use crate::ruleset::queue::{FrustratedPlayerSpec, RatingWindow, WaitBonus, WindowClock};
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule};
 
 fn explanation_of(fixture: &QueueFixture, number: u64) -> Explanation {
-    let query = TicketToExplain { ticket_id: ticket_id(number), max_near_misses: 3, max_pair_checks: 100_000 };
+    let query = ExplainQuery { ticket_id: ticket_id(number), max_near_misses: 3, max_pair_checks: 100_000 };
     fixture.with_input(&fixture.prepared_tickets(), |input| explain_ticket(input, &query)).unwrap()
 }
 
@@ -139,7 +139,7 @@ fn explain_respects_its_pair_check_budget() {
             for max_pair_checks in [0, 5, 2_000] {
                 let ticket_id = input.tickets[0].ticket.id;
                 let explanation =
-                    explain_ticket(input, &TicketToExplain { ticket_id, max_near_misses: 5, max_pair_checks }).unwrap();
+                    explain_ticket(input, &ExplainQuery { ticket_id, max_near_misses: 5, max_pair_checks }).unwrap();
                 assert!(explanation.candidate_count as u64 <= max_pair_checks && explanation.near_misses.len() <= 5);
                 assert!(explanation.near_misses.iter().all(|it| it.ticket_id != ticket_id));
                 assert!(!(explanation.matches_now && explanation.smallest_relaxation.is_some()), "seed {seed}");
@@ -147,7 +147,7 @@ fn explain_respects_its_pair_check_budget() {
                     assert!(ms > 0 && input.now.plus_ms(ms) > NOW);
                 }
             }
-            let unknown = TicketToExplain { ticket_id: ticket_id(u64::MAX), max_near_misses: 1, max_pair_checks: 9 };
+            let unknown = ExplainQuery { ticket_id: ticket_id(u64::MAX), max_near_misses: 1, max_pair_checks: 9 };
             assert_eq!(explain_ticket(input, &unknown), None);
         });
     }

@@ -20,20 +20,20 @@ use crate::queue::rng::SplitMix64;
 use crate::queue::tests::random_vectors::random_vectors;
 use crate::queue::tests::random_wishes::random_wishes;
 use crate::queue::ticket::{PlayerRating, Ticket};
-use crate::queue::ticket_vector::TicketVector;
+use crate::queue::ticket_vector::TicketBeaconVector;
 use crate::ruleset::probing::DEFAULT_PROBING;
 use crate::ruleset::queue::{
     AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, FrustratedPlayerSpec, Gate, GateRounding,
-    NarrowerOrWiderBound, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionUse, SelectionMode,
+    MaxRangeCombination, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionUse, SelectionMode,
     SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::ruleset::teams::{
-    AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice, TeamOrder, TeamsSpec,
+    AllocatorOfferSpec, GameServerOrder, HostingMode, HostingSpec, PlayerDataForHost, TeamOrderInMatch, TeamsSpec,
 };
 use crate::ruleset::{
-    AdvertisementIdDisclosure, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset,
-    RulesetSilos, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy,
+    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset,
+    RulesetSilos, SearchLimits, SoftFilter, SoftFilterObjective, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -47,7 +47,7 @@ pub(in crate::queue) struct QueueFixture {
     pub(in crate::queue) tickets: Vec<Arc<Ticket>>,
     pub(in crate::queue) leaderboard_positions: Vec<Option<f64>>,
     /// Vectors of tickets that have one.
-    pub(in crate::queue) vectors: BTreeMap<TicketId, Arc<TicketVector>>,
+    pub(in crate::queue) vectors: BTreeMap<TicketId, Arc<TicketBeaconVector>>,
     pub(in crate::queue) open_sessions: Vec<OpenSession>,
     pub(in crate::queue) past_matches: PastMatches,
     pub(in crate::queue) gate_counts: GateCounts,
@@ -185,7 +185,7 @@ pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: NarrowerOrWiderBound::Smaller,
+    combine: MaxRangeCombination::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
     rule: WindowPairRule::Contain,
@@ -256,7 +256,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         advertise_chances: AdvertiseChances::from_game_size(2),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdDisclosure::Ids,
+        handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probing: DEFAULT_PROBING,
@@ -269,7 +269,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
             max_party_size: 1,
             exact_up_to_size: 5,
             roles: Box::default(),
-            order: TeamOrder::Split,
+            order: TeamOrderInMatch::Split,
             role_attribute: None,
             bots: None,
         }),
@@ -282,7 +282,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
             confirm_ms: 0,
             host_loss_ms: 0,
             report_window_ms: 0,
-            choice: ServerChoice::BestScore,
+            choice: GameServerOrder::BestScore,
             max_round_trip_ms: None,
             allocation: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
@@ -395,15 +395,15 @@ fn random_ruleset(rng: &mut SplitMix64) -> Ruleset {
     };
     let curve = pick_random(rng, &[DistanceCurve::Linear, DistanceCurve::Quadratic, DistanceCurve::SquareRoot]);
     let soft = vec![
-        soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterDistance::Difference, curve, 15.0),
-        soft("distance", 0.4, Measure::Distance, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
-        soft("latency", 0.2, Measure::Latency, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 300.0),
-        soft("delta_ping", 0.3, Measure::DeltaPing, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 100.0),
+        soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterObjective::Difference, curve, 15.0),
+        soft("distance", 0.4, Measure::Distance, SoftFilterObjective::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
+        soft("latency", 0.2, Measure::Latency, SoftFilterObjective::LowerIsBetter, DistanceCurve::Linear, 300.0),
+        soft("delta_ping", 0.3, Measure::DeltaPing, SoftFilterObjective::LowerIsBetter, DistanceCurve::Linear, 100.0),
         soft(
             "taste",
             0.1,
             Measure::AttributeDifference(3),
-            SoftFilterDistance::LowerIsBetter,
+            SoftFilterObjective::LowerIsBetter,
             DistanceCurve::Linear,
             10.0,
         ),
@@ -454,7 +454,7 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
             max: pick_random(rng, &[None, Some(4)]),
             max_percent: pick_random(rng, &[None, Some(40.0)]).filter(|_| bounds.is_none()),
             bucket_bounds: bounds,
-            combine: pick_random(rng, &[NarrowerOrWiderBound::Smaller, NarrowerOrWiderBound::Larger]),
+            combine: pick_random(rng, &[MaxRangeCombination::Smaller, MaxRangeCombination::Larger]),
             reciprocal_percent: pick_random(rng, &[100.0, 50.0, 0.0]),
             clock: pick_random(rng, &[WindowClock::Queue, WindowClock::Ticket]),
             rule: pick_random(rng, &[WindowPairRule::Contain, WindowPairRule::Contain, WindowPairRule::Overlap]),

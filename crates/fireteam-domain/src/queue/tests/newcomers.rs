@@ -68,7 +68,7 @@ fn pass_of_newcomers_equals_a_pass_over_the_whole_queue() {
         }
         fixture.with_input(&fixture.prepared_tickets(), |input| {
             let all = pass::run_pass(input);
-            let some = pass::run_pass_of_newcomers(input, &evaluated);
+            let some = pass::run_incremental_pass(input, &evaluated);
             assert_eq!(some.proposals, all.proposals, "seed {seed}");
             // Never too late. It may be too early for a window that a newcomer has changed. The time at which a wait bonus suffices is
             // rounded up from the time of the pass, and this pass may keep that of an earlier one: a millisecond of rounding.
@@ -110,7 +110,7 @@ fn newcomer_costs_the_windows_that_it_touches() {
     let evaluated = evaluated_queue(&fixture, &first).unwrap();
     let newcomer = fixture.add_ticket(&[5_005.0], 0);
     let run = |fixture: &QueueFixture| {
-        fixture.with_input(&fixture.prepared_tickets(), |input| pass::run_pass_of_newcomers(input, &evaluated))
+        fixture.with_input(&fixture.prepared_tickets(), |input| pass::run_incremental_pass(input, &evaluated))
     };
     let report = run(&fixture).report;
     assert!(report.pair_checks < 20 && first.report.pair_checks > 900, "{report:?}");

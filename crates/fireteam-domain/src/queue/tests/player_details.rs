@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::attribute::{
-    AggregateFunction, AttributeValue, MissingMember, NumberAggregation, PlayerAggregation, SourceField,
+    AggregateFunction, AttributeValue, MissingMemberPolicy, NumberAggregation, PlayerAggregation, SourceField,
 };
 use crate::filter::Refusal;
 use crate::queue::oracle;
@@ -40,7 +40,7 @@ fn pass_over_aggregates_equals_the_pass_over_values_of_parties() {
         matches += expected.proposals.len();
         let taste = fixture.ruleset.attribute_index("taste").unwrap();
         let mean = AggregateFunction::Number(NumberAggregation::Mean);
-        let aggregation = PlayerAggregation { function: mean, missing_member: MissingMember::Missing };
+        let aggregation = PlayerAggregation { function: mean, missing_member: MissingMemberPolicy::Missing };
         fixture.ruleset.attributes[taste].source = SourceField::Players(aggregation);
         let values: Vec<Option<AttributeValue>> =
             fixture.tickets.iter().map(|ticket| ticket.session.stated_attribute_value("taste").cloned()).collect();

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use crate::expansion::Expansion;
-use crate::filter::{Refusal, RefusingSide, estimate_between};
+use crate::filter::{Refusal, RefusingSide, estimate_round_trip_between};
 use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
 use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
-use crate::latency::prediction::{PlacePrecision, predict};
+use crate::latency::prediction::{PairPrecision, predict};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::latency::round_trip_by_regions_or_distance;
 use crate::latency::round_trip_estimate::EstimateSource;
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::queue::pass_state::PassState;
-use crate::queue::seat_vectors::SeatVectors;
+use crate::queue::seat_vectors::SeatBeaconVectors;
 use crate::queue::tests::fixture::{NOW, QueueFixture, random_queue_fixture};
-use crate::queue::ticket_vector::TicketVector;
+use crate::queue::ticket_vector::TicketBeaconVector;
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule};
 
 /// Fleet in which the even beacons are 20 ms from each other, and so are the odd ones; 200 ms are between the two.
@@ -33,13 +33,13 @@ fn two_networks() -> Arc<BeaconFleet> {
 }
 
 /// Vector of a party at the equator that is 25 ms from the beacons of one network.
-fn vector(fleet: &Arc<BeaconFleet>, network: u32, longitude: f64) -> Arc<TicketVector> {
+fn vector(fleet: &Arc<BeaconFleet>, network: u32, longitude: f64) -> Arc<TicketBeaconVector> {
     let floors: Vec<MeasuredBeaconFloor> =
         (0..8).map(|number| MeasuredBeaconFloor { beacon_id: 2 * number + network, floor_ms: 25.0 }).collect();
     let completed = CompletedVector::new(fleet, Locality::from_degrees(0.0, longitude), &floors).unwrap();
-    Arc::new(TicketVector {
+    Arc::new(TicketBeaconVector {
         fleet: Arc::clone(fleet),
-        source: SeatVectors::default(),
+        source: SeatBeaconVectors::default(),
         completed,
         expires_at: NOW.plus_ms(5_000),
     })
@@ -101,14 +101,18 @@ fn estimates_of_pairs_follow_the_ladder() {
             for one in &pass_state.tickets {
                 for other in &pass_state.tickets {
                     let views = [one, other].map(|ticket| ticket.waiting_session.session);
-                    let estimate = estimate_between(input.ruleset, &views[0], &views[1]);
-                    assert_eq!(estimate, estimate_between(input.ruleset, &views[1], &views[0]), "seed {seed}");
+                    let estimate = estimate_round_trip_between(input.ruleset, &views[0], &views[1]);
+                    assert_eq!(
+                        estimate,
+                        estimate_round_trip_between(input.ruleset, &views[1], &views[0]),
+                        "seed {seed}"
+                    );
                     let vectors = [one, other].map(|ticket| {
                         let vector = fixture.vectors.get(&ticket.prepared.ticket.id)?;
                         (fixture.now < vector.expires_at).then_some(vector)
                     });
                     let (expected_ms, source) = if let [Some(one), Some(other)] = vectors {
-                        let queue = PlacePrecision::Queue;
+                        let queue = PairPrecision::Queue;
                         let predicted = predict(&one.fleet, &one.completed, &other.completed, queue).unwrap();
                         assert_eq!(estimate.unwrap().interval_ms, [predicted.low_ms, predicted.high_ms]);
                         (Some(predicted.round_trip_ms), EstimateSource::Predicted)

@@ -10,10 +10,10 @@ use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::locality::Locality;
 use crate::location_privacy::arc_km;
 use crate::queue::rng::SplitMix64;
-use crate::queue::seat_vectors::SeatVectors;
+use crate::queue::seat_vectors::SeatBeaconVectors;
 use crate::queue::tests::fixture::{one_in, pick_random, random_below};
 use crate::queue::ticket::Ticket;
-use crate::queue::ticket_vector::TicketVector;
+use crate::queue::ticket_vector::TicketBeaconVector;
 use crate::time::UnixMs;
 
 /// Number of beacons in a fleet.
@@ -25,7 +25,7 @@ pub(in crate::queue) fn random_vectors(
     seed: u64,
     tickets: &[Arc<Ticket>],
     now: UnixMs,
-) -> BTreeMap<TicketId, Arc<TicketVector>> {
+) -> BTreeMap<TicketId, Arc<TicketBeaconVector>> {
     let mut rng = SplitMix64(seed ^ 0xbeac_0000);
     if !seed.is_multiple_of(3) {
         return BTreeMap::new();
@@ -37,9 +37,9 @@ pub(in crate::queue) fn random_vectors(
         let place = ticket.session.locality.filter(|_| !one_in(&mut rng, 4));
         let Some(place) = place else { continue };
         let completed = random_vector(&mut rng, &fleet, place);
-        let vector = TicketVector {
+        let vector = TicketBeaconVector {
             fleet: Arc::clone(&fleet),
-            source: SeatVectors::default(),
+            source: SeatBeaconVectors::default(),
             completed,
             expires_at: now.plus_ms(expires_in),
         };

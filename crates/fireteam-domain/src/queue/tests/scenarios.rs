@@ -6,7 +6,7 @@ use crate::queue::gate::GateCounts;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, ticket_number, user_key};
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, AvoidanceRule, FrustratedPlayerSpec, NarrowerOrWiderBound, QualitySpec, RatingWindow,
+    AvoidStrictness, AvoidTarget, AvoidanceRule, FrustratedPlayerSpec, MaxRangeCombination, QualitySpec, RatingWindow,
     RegionUse, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::session::RegionLatency;
@@ -64,11 +64,11 @@ fn window_range_stops_at_its_bounds() {
         fixture.add_ticket(&[20.0], 10_000_000);
         fixture.run_pass().report.max_window_reach
     };
-    assert_eq!(widest(Some(10), None, NarrowerOrWiderBound::Smaller), 10);
-    assert_eq!(widest(None, Some(25.0), NarrowerOrWiderBound::Smaller), 5);
-    assert_eq!(widest(Some(10), Some(25.0), NarrowerOrWiderBound::Smaller), 5);
-    assert_eq!(widest(Some(10), Some(25.0), NarrowerOrWiderBound::Larger), 10);
-    assert!(widest(None, None, NarrowerOrWiderBound::Smaller) > 400);
+    assert_eq!(widest(Some(10), None, MaxRangeCombination::Smaller), 10);
+    assert_eq!(widest(None, Some(25.0), MaxRangeCombination::Smaller), 5);
+    assert_eq!(widest(Some(10), Some(25.0), MaxRangeCombination::Smaller), 5);
+    assert_eq!(widest(Some(10), Some(25.0), MaxRangeCombination::Larger), 10);
+    assert!(widest(None, None, MaxRangeCombination::Smaller) > 400);
 }
 
 /// D-3: the overlap rule requires only that the ranges share a bucket.

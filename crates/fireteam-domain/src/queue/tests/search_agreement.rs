@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::advertisement::{Advertisement, AdvertisementKind};
-use crate::filter::{AvoidedAdverts, Searcher};
+use crate::filter::{AdvertsOfAvoidedPlayers, Searcher};
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle as search_oracle};
 use crate::probe_result::ProbeResults;
@@ -67,7 +67,7 @@ fn find(input: &PassInput<'_>, index: &AdvertisementIndex, party: &PreparedTicke
             users: &users,
             caller: None,
             excluded_ids: &[],
-            avoided: AvoidedAdverts::default(),
+            avoided: AdvertsOfAvoidedPlayers::default(),
             probes: ProbeResults::default(),
             predictor: None,
             waited_ms: input.now.ms_since(party.ticket.entered_at),

@@ -69,7 +69,7 @@ pub(crate) fn default_trueskill_tau(sigma: f64) -> f64 {
 
 /// Constant that a ruleset leaves out and whose default has changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChangedConstant {
+pub struct ConstantWithChangedDefault {
     /// Name in XML.
     pub name: &'static str,
     /// Its value under the former defaults.
@@ -121,13 +121,13 @@ impl Ruleset {
     }
 
     /// Constants that the ruleset leaves out and whose default has changed.
-    pub fn changed_rating_constants(&self) -> Vec<ChangedConstant> {
+    pub fn rating_constants_with_changed_default(&self) -> Vec<ConstantWithChangedDefault> {
         let (Some(rating), Some(former)) = (self.rating, self.former_rating) else { return Vec::new() };
         let scale = rating.scale();
         let all = rating.system.constants().into_iter().zip(former.system.constants());
         let changed = all.filter(|((_, current), (_, former))| current != former);
         changed
-            .map(|((name, current), (_, former))| ChangedConstant {
+            .map(|((name, current), (_, former))| ConstantWithChangedDefault {
                 name,
                 former,
                 current,

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::queue::ticket::PlayerRating;
 use crate::rating::{
-    RATING_MAX, RatingError, SetActivity, Side, Skill, TeamStrength, rate_sides, validate_sides, win_probabilities,
+    MatchActivity, RATING_MAX, RatingError, Side, Skill, TeamStrength, rate_sides, validate_sides, win_probabilities,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::time::UnixMs;
@@ -29,7 +29,7 @@ impl RatingSpec {
     /// adds the effect of inactivity itself. Assumes a set without earlier matches; see
     /// [`RatingSpec::rate_match_with_activity`]. Fails without any change if a side, rank or number is invalid.
     pub fn rate_match(&self, sides: &[Side], at: UnixMs) -> Result<Vec<Vec<Skill>>, RatingError> {
-        self.rate_match_with_activity(sides, at, SetActivity::default())
+        self.rate_match_with_activity(sides, at, MatchActivity::default())
     }
 
     /// Same as [`RatingSpec::rate_match`], with the set's match activity before this match.
@@ -37,7 +37,7 @@ impl RatingSpec {
         &self,
         sides: &[Side],
         at: UnixMs,
-        activity: SetActivity,
+        activity: MatchActivity,
     ) -> Result<Vec<Vec<Skill>>, RatingError> {
         validate_sides(sides.iter().map(|side| (&*side.players, side.rank)))?;
         let with_inactivity = |side: &Side| Side {

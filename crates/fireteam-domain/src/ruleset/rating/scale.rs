@@ -91,11 +91,11 @@ impl RatingSpec {
 impl RatingScale {
     /// Constants of the scale with their names in XML.
     pub fn constants(&self) -> Vec<(&'static str, f64)> {
-        self.parts().1
+        self.system_name_and_constants().1
     }
 
     /// Name of the rating system in XML, and its constants with their names.
-    fn parts(&self) -> (&'static str, Vec<(&'static str, f64)>) {
+    fn system_name_and_constants(&self) -> (&'static str, Vec<(&'static str, f64)>) {
         match *self {
             RatingScale::Elo { initial, scale } => ("elo", vec![("Initial", initial), ("Scale", scale)]),
             RatingScale::Glicko { initial } => ("glicko", vec![("Initial", initial)]),
@@ -127,7 +127,7 @@ impl RatingScale {
                 write(name);
             }
         }
-        let (system, constants) = self.parts();
+        let (system, constants) = self.system_name_and_constants();
         write(system);
         for (_, constant) in constants {
             digest.update((constant + 0.0).to_bits().to_be_bytes());
@@ -140,7 +140,7 @@ impl RatingScale {
 impl fmt::Display for RatingScale {
     /// As in XML: `elo Initial="1500" Scale="400"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (system, constants) = self.parts();
+        let (system, constants) = self.system_name_and_constants();
         f.write_str(system)?;
         constants.iter().try_for_each(|(name, constant)| write!(f, " {name}=\"{constant}\""))
     }

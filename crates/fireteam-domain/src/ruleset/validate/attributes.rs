@@ -1,7 +1,8 @@
 //! `<Attributes>`: declares the attributes of sessions, and resolves references to them.
 
 use crate::attribute::{
-    AggregateFunction, Attribute, MissingMember, NumberAggregation, PlayerAggregation, SourceField, Trust, ValueType,
+    AggregateFunction, Attribute, MissingMemberPolicy, NumberAggregation, PlayerAggregation, SourceField, Trust,
+    ValueType,
 };
 use crate::limit::{ATTRIBUTES_MAX, NUMBER_MAGNITUDE_MAX};
 use crate::ruleset::element_reader::ElementReader;
@@ -10,7 +11,7 @@ use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt}
 use crate::ruleset::spelling::suggestion;
 
 /// Measures that need no declaration.
-pub(super) const SERVER_MEASURE_NAMES: [&str; 2] = ["latency", "distance"];
+pub(super) const SERVER_COMPUTED_MEASURE_NAMES: [&str; 2] = ["latency", "distance"];
 
 /// Measures that only the probes of a searching client know; in soft filters.
 pub(super) const PROBED_MEASURE_NAMES: [&str; 2] = ["packet_loss", "jitter"];
@@ -23,7 +24,7 @@ pub(super) const ATTRIBUTE_NUMBER_BOUNDS: NumberBounds =
     NumberBounds::new_inclusive(-NUMBER_MAGNITUDE_MAX, NUMBER_MAGNITUDE_MAX);
 
 /// Aggregations of the players' values into the party's value.
-pub(super) const PARTY_AGGREGATION_KEYWORDS: [(&str, NumberAggregation); 5] = [
+pub(super) const NUMBER_AGGREGATION_KEYWORDS: [(&str, NumberAggregation); 5] = [
     ("mean", NumberAggregation::Mean),
     ("median", NumberAggregation::Median),
     ("min", NumberAggregation::Min),
@@ -37,8 +38,8 @@ const BOOL_AGGREGATION_KEYWORDS: [(&str, AggregateFunction); 2] =
 const LIST_AGGREGATION_KEYWORDS: [(&str, AggregateFunction); 2] =
     [("union", AggregateFunction::Union), ("intersection", AggregateFunction::Intersection)];
 
-const MISSING_MEMBER_KEYWORDS: [(&str, MissingMember); 2] =
-    [("missing", MissingMember::Missing), ("skip", MissingMember::Skip)];
+const MISSING_MEMBER_KEYWORDS: [(&str, MissingMemberPolicy); 2] =
+    [("missing", MissingMemberPolicy::Missing), ("skip", MissingMemberPolicy::Skip)];
 
 const VALUE_KIND_KEYWORDS: [(&str, ValueType); 4] = [
     ("number", ValueType::Number),
@@ -79,7 +80,7 @@ impl DeclaredAttributes {
                     format!("{} is only for soft filters", quoted_excerpt(&raw.value)),
                     "use it in <SoftFilter>; limit `latency` in <Within>",
                 );
-            } else if SERVER_MEASURE_NAMES.contains(&&*raw.value) {
+            } else if SERVER_COMPUTED_MEASURE_NAMES.contains(&&*raw.value) {
                 let fix = "use it in <Within> or <SoftFilter>";
                 reader.report_at(
                     raw.value_span,
@@ -173,7 +174,7 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
             reader.report_without_effect(&["MissingMember"], "this built-in attribute has one value for a party");
         }
         _ => {
-            let aggregation = reader.optional_keyword("PartyAggregation", &PARTY_AGGREGATION_KEYWORDS);
+            let aggregation = reader.optional_keyword("PartyAggregation", &NUMBER_AGGREGATION_KEYWORDS);
             reduction = aggregation.unwrap_or_default();
             let reason = "it is for attributes of players, which have `PartyAggregation` and are not built in";
             reader.report_without_effect(&["MissingMember"], reason);
@@ -200,16 +201,16 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
 
 /// Reads how the values of players are aggregated; each type has functions of its own. `None` if a problem was reported.
 fn read_player_aggregation(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> Option<PlayerAggregation> {
-    const NAME: &str = "PartyAggregation";
+    const PARTY_AGGREGATION: &str = "PartyAggregation";
     let missing_member = reader.optional_keyword("MissingMember", &MISSING_MEMBER_KEYWORDS).unwrap_or_default();
     let function = match kind? {
         ValueType::Number => {
-            reader.optional_keyword(NAME, &PARTY_AGGREGATION_KEYWORDS).map(AggregateFunction::Number)?
+            reader.optional_keyword(PARTY_AGGREGATION, &NUMBER_AGGREGATION_KEYWORDS).map(AggregateFunction::Number)?
         }
-        ValueType::Bool => reader.optional_keyword(NAME, &BOOL_AGGREGATION_KEYWORDS)?,
-        ValueType::StringList => reader.optional_keyword(NAME, &LIST_AGGREGATION_KEYWORDS)?,
+        ValueType::Bool => reader.optional_keyword(PARTY_AGGREGATION, &BOOL_AGGREGATION_KEYWORDS)?,
+        ValueType::StringList => reader.optional_keyword(PARTY_AGGREGATION, &LIST_AGGREGATION_KEYWORDS)?,
         ValueType::String => {
-            let raw = reader.attribute(NAME)?;
+            let raw = reader.attribute(PARTY_AGGREGATION)?;
             let fix = "write Type=\"string_list\", where a player's list may have one entry";
             reader.report_at(raw.name_span, "the strings of several players are not one string", fix);
             return None;
@@ -229,7 +230,7 @@ fn check_attribute_name(
     kind: Option<ValueType>,
     declared: &DeclaredAttributes,
 ) {
-    if SERVER_MEASURE_NAMES.contains(&&*name.value) || &*name.value == DELTA_PING {
+    if SERVER_COMPUTED_MEASURE_NAMES.contains(&&*name.value) || &*name.value == DELTA_PING {
         let fix = "choose another name: the server measures it without a declaration";
         reader.report_at(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
     }

@@ -10,7 +10,7 @@ use crate::ruleset::spelling::closest_name;
 use crate::ruleset::teams::TeamsSpec;
 
 /// Reports a ruleset that lets parties join only what they have measured, and tells no endpoint that they could probe.
-fn report_join_of_untold_endpoints(root: &ElementReader<'_>) {
+fn report_measured_join_without_probe_endpoints(root: &ElementReader<'_>) {
     let attribute = |section: &str, name: &str| root.element.child(section)?.attribute(name);
     let join = attribute("Latency", "Join").filter(|join| &*join.value == "measured");
     let handles = attribute("Limits", "Handles").filter(|handles| &*handles.value == "per_searcher");
@@ -49,10 +49,10 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
             root.report_at(name.value_span, problem, "add a <Rating System=\"…\"/>");
         }
     }
-    report_join_of_untold_endpoints(root);
+    report_measured_join_without_probe_endpoints(root);
     if let Some(child) = root.element.child("Satisfaction") {
         report_satisfaction_without_ratings(root, child, has_section("Rating"));
-        if !has_section("ExpansionConfigs") && !limits_measures(root.element) {
+        if !has_section("ExpansionConfigs") && !has_within_filter(root.element) {
             let fix = "add a <Within> or an <ExpansionConfigs>, or move it into <Queue>";
             root.report_at(child.name_span, "<Satisfaction> widens limits, and there are none", fix);
         }
@@ -98,7 +98,7 @@ fn report_satisfaction_without_ratings(root: &ElementReader<'_>, satisfaction: &
 }
 
 /// Whether a hard filter has a limit of its own.
-fn limits_measures(root: &RawElement) -> bool {
+fn has_within_filter(root: &RawElement) -> bool {
     root.child("HardFilters").is_some_and(|filters| filters.child("Within").is_some())
 }
 
@@ -112,14 +112,14 @@ pub(super) fn check_sections_agree(
     let Some((queue_element, queue)) = root.element.child("Queue").zip(queue) else { return };
     let checker = CrossChecker { root, queue_element, queue };
     if let Some(teams) = teams {
-        checker.check_match_size(teams);
-        checker.check_single_player_teams(teams);
+        checker.check_queue_fits_teams(teams);
+        checker.check_settings_that_need_teammates(teams);
     }
     checker.check_settings_that_need_quality();
     checker.check_quality_threshold_reachable();
     if let Some(rating) = rating {
-        checker.check_initial_rating_in_range(rating.system.initial_rating());
-        checker.check_draw_probability(rating, teams);
+        checker.check_groups_contain_initial_rating(rating.system.initial_rating());
+        checker.check_draw_probability_quality(rating, teams);
     }
 }
 
@@ -135,22 +135,22 @@ impl CrossChecker<'_> {
     }
 
     /// Position of a child of `<Queue>`, or of `<Queue>`.
-    fn child_span(&self, name: &str) -> Span {
+    fn queue_child_span(&self, name: &str) -> Span {
         self.queue_element.child(name).unwrap_or(self.queue_element).name_span
     }
 
     /// Position of an attribute value of a child of `<Queue>`, or of the child.
-    fn attribute_span(&self, step: &str, name: &str) -> Span {
+    fn queue_child_attribute_span(&self, step: &str, name: &str) -> Span {
         let raw = self.queue_element.child(step).and_then(|step| step.attribute(name));
-        raw.map_or(self.child_span(step), |raw| raw.value_span)
+        raw.map_or(self.queue_child_span(step), |raw| raw.value_span)
     }
 
     /// The child element of `<Quality>`.
-    fn quality_element(&self) -> Option<&RawElement> {
+    fn quality_measure_element(&self) -> Option<&RawElement> {
         self.queue_element.child("Quality").and_then(|quality| quality.children.first())
     }
 
-    fn check_match_size(&self, teams: &TeamsSpec) {
+    fn check_queue_fits_teams(&self, teams: &TeamsSpec) {
         let other_players = teams.players_per_match().saturating_sub(1);
         let selection = &self.queue.selection;
         if selection.max_candidates < other_players.into() {
@@ -160,16 +160,16 @@ impl CrossChecker<'_> {
                 selection.max_candidates
             );
             let fix = format!("give `MaxCandidates` {other_players} or more, so that single players can fill a match");
-            self.report(self.attribute_span("Selection", "MaxCandidates"), problem, fix);
+            self.report(self.queue_child_attribute_span("Selection", "MaxCandidates"), problem, fix);
         }
         let is_pair = matches!(&*teams.team_sizes, [first, second] if first == second);
         if selection.mode == SelectionMode::MaximumWeight && !is_pair {
             let fix = "use two teams of equal size, or another `Mode`";
             let problem = "`maximum_weight` needs two teams of equal size";
-            self.report(self.attribute_span("Selection", "Mode"), problem, fix);
+            self.report(self.queue_child_attribute_span("Selection", "Mode"), problem, fix);
         }
         if let (QualitySpec::WinProbability { min_percent, max_percent }, Some(quality_element)) =
-            (self.queue.quality, self.quality_element())
+            (self.queue.quality, self.quality_measure_element())
         {
             let even_percent = 100.0 / teams.team_sizes.len().max(1) as f64;
             if even_percent < min_percent || even_percent > max_percent {
@@ -185,7 +185,7 @@ impl CrossChecker<'_> {
     }
 
     /// Reports settings that have no effect with teams or parties of one player.
-    fn check_single_player_teams(&self, teams: &TeamsSpec) {
+    fn check_settings_that_need_teammates(&self, teams: &TeamsSpec) {
         if self.queue.prefer_same_party_size && teams.max_party_size == 1 {
             let span = self
                 .queue_element
@@ -213,7 +213,7 @@ impl CrossChecker<'_> {
     fn check_settings_that_need_quality(&self) {
         if matches!(self.queue.quality, QualitySpec::WinProbability { .. }) && self.queue.wait_bonus.is_some() {
             let problem = "<WaitBonus> has no effect with <WinProbability>, which is a range";
-            self.report(self.child_span("WaitBonus"), problem, "remove it, or widen the range");
+            self.report(self.queue_child_span("WaitBonus"), problem, "remove it, or widen the range");
         }
         if self.queue.quality != QualitySpec::Any {
             return;
@@ -221,10 +221,14 @@ impl CrossChecker<'_> {
         let fix = "add a <Quality>, or remove it";
         let ignored_without_quality = |problem: &str| format!("{problem} has no effect without <Quality>");
         if self.queue.wait_bonus.is_some() {
-            self.report(self.child_span("WaitBonus"), ignored_without_quality("<WaitBonus>"), fix);
+            self.report(self.queue_child_span("WaitBonus"), ignored_without_quality("<WaitBonus>"), fix);
         }
         if matches!(self.queue.regions, Some(RegionUse::Quality { .. })) {
-            self.report(self.attribute_span("Regions", "Mode"), ignored_without_quality("Mode=\"quality\""), fix);
+            self.report(
+                self.queue_child_attribute_span("Regions", "Mode"),
+                ignored_without_quality("Mode=\"quality\""),
+                fix,
+            );
         }
         let elements = self.queue_element.children.iter().filter(|child| &*child.name == "Avoid");
         for (avoid, element) in self.queue.avoid.iter().zip(elements) {
@@ -235,13 +239,13 @@ impl CrossChecker<'_> {
         if self.queue.selection.mode == SelectionMode::FirstWindow {
             let fix = "add a <Quality>: <AverageSimilarity> or <CategorySimilarity>, for example";
             let problem = "`first_window` needs a quality threshold";
-            self.report(self.attribute_span("Selection", "Mode"), problem, fix);
+            self.report(self.queue_child_attribute_span("Selection", "Mode"), problem, fix);
         }
     }
 
     /// Reports rating groups and categories that do not contain the initial rating: all new players would be in the
     /// first or last.
-    fn check_initial_rating_in_range(&self, initial_rating: f64) {
+    fn check_groups_contain_initial_rating(&self, initial_rating: f64) {
         let fix = "extend the range, or change the initial rating in <Rating>";
         if let Some(groups) = &self.queue.groups {
             let (from, to) =
@@ -250,11 +254,11 @@ impl CrossChecker<'_> {
                 && !(from..to).contains(&initial_rating)
             {
                 let problem = format!("groups range from {from} to {to}, but the initial rating is {initial_rating}");
-                self.report(self.child_span("RatingGroups"), problem, fix);
+                self.report(self.queue_child_span("RatingGroups"), problem, fix);
             }
         }
         if let (QualitySpec::CategorySimilarity { categories, category_width, .. }, Some(quality_element)) =
-            (self.queue.quality, self.quality_element())
+            (self.queue.quality, self.quality_measure_element())
         {
             let to = f64::from(categories) * category_width;
             if initial_rating <= 0.0 || initial_rating >= to {
@@ -266,9 +270,9 @@ impl CrossChecker<'_> {
 
     /// Reports `<DrawProbability>` without two teams or a rating system with beta, or above the quality of a match of
     /// new players.
-    fn check_draw_probability(&self, rating: &RatingSpec, teams: Option<&TeamsSpec>) {
+    fn check_draw_probability_quality(&self, rating: &RatingSpec, teams: Option<&TeamsSpec>) {
         let (QualitySpec::DrawProbability { threshold }, Some(quality_element), Some(teams)) =
-            (self.queue.quality, self.quality_element(), teams)
+            (self.queue.quality, self.quality_measure_element(), teams)
         else {
             return;
         };
@@ -296,7 +300,9 @@ impl CrossChecker<'_> {
 
     /// Reports thresholds that no match can reach.
     fn check_quality_threshold_reachable(&self) {
-        let Some(quality_element) = self.quality_element().filter(|_| self.queue.wait_bonus.is_none()) else { return };
+        let Some(quality_element) = self.quality_measure_element().filter(|_| self.queue.wait_bonus.is_none()) else {
+            return;
+        };
         match self.queue.quality {
             QualitySpec::LeaderboardGauss { scale, threshold, .. } if threshold > scale => {
                 let problem = format!("the threshold is {threshold}, and the maximum quality is {scale}");

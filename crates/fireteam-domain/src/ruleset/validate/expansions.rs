@@ -11,7 +11,7 @@ use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::{closest_name, suggestion};
 use crate::ruleset::validate::StandaloneExpansions;
-use crate::ruleset::validate::attributes::{DeclaredAttributes, SERVER_MEASURE_NAMES};
+use crate::ruleset::validate::attributes::{DeclaredAttributes, SERVER_COMPUTED_MEASURE_NAMES};
 
 /// Limits: non-negative numbers.
 pub(super) const LIMIT_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, NUMBER_MAGNITUDE_MAX);
@@ -61,7 +61,7 @@ pub(super) fn read_expansions(
         "latency" => Some(Measure::Latency),
         "distance" => Some(Measure::Distance),
         _ => {
-            let (index, kind) = declared.find_with_extra_suggestions(reader, raw, &SERVER_MEASURE_NAMES)?;
+            let (index, kind) = declared.find_with_extra_suggestions(reader, raw, &SERVER_COMPUTED_MEASURE_NAMES)?;
             if kind? != ValueType::Number {
                 let problem = format!("{} is a {}", quoted_excerpt(&raw.value), kind?.as_str());
                 reader.report_at(raw.value_span, problem, "a limit needs a number attribute, `latency` or `distance`");

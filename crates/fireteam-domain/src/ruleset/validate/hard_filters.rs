@@ -17,12 +17,12 @@ const MISSING_POLICY_KEYWORDS: [(&str, HardMissingPolicy); 2] =
     [("pass", HardMissingPolicy::Pass), ("refuse", HardMissingPolicy::Refuse)];
 
 /// Default time for which a played value counts: 7 days.
-const RECENT_PLAYS_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+const DEFAULT_RECENT_PLAYS_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 const OVERLAP_CHOICE_KEYWORDS: [(&str, OverlapChoice); 3] = [
     ("first_common", OverlapChoice::FirstCommon),
     ("drawn", OverlapChoice::Drawn),
-    ("least_recently_played", OverlapChoice::LeastRecentlyPlayed { recent_ms: RECENT_PLAYS_MS }),
+    ("least_recently_played", OverlapChoice::LeastRecentlyPlayed { recent_ms: DEFAULT_RECENT_PLAYS_MS }),
 ];
 
 /// Names of built-in refusals; a filter may not use them.
@@ -168,7 +168,7 @@ fn read_constant(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> Opt
         ValueType::Bool => {
             reader.optional_keyword("Value", &[("true", true), ("false", false)]).map(AttributeValue::Bool)
         }
-        ValueType::StringList => parse_string_list(reader, raw).map(AttributeValue::string_list),
+        ValueType::StringList => parse_string_list(reader, raw).map(AttributeValue::from_string_list),
         ValueType::String => {
             let valid = raw.value.len() <= STRING_BYTES_MAX;
             if !valid {
@@ -185,7 +185,7 @@ fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -
         (Some(list), None) => {
             declared.find_of_kind(reader, list, ValueType::StringList).map(InFilterListSource::OwnAttribute)
         }
-        (None, Some(values)) => match AttributeValue::string_list(parse_string_list(reader, values)?) {
+        (None, Some(values)) => match AttributeValue::from_string_list(parse_string_list(reader, values)?) {
             AttributeValue::StringList(strings) => Some(InFilterListSource::Strings(strings)),
             AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_) => None,
         },

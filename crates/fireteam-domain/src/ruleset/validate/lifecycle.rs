@@ -5,8 +5,8 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement};
 use crate::ruleset::teams::{
     AllocatorOfferSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_OTHER_SIDES_REPORT_MS, DEFAULT_PENALTY_COOLDOWNS_MS,
-    HOST_CONFIRM_MS_MIN, HostingMode, HostingSpec, MatchesOfferedToAllocators, PlayerDataForHost, ReadyCheckSpec,
-    ServerChoice, default_host_confirm_ms,
+    GameServerOrder, HOST_CONFIRM_MS_MIN, HostingMode, HostingSpec, MatchesOfferedToAllocators, PlayerDataForHost,
+    ReadyCheckSpec, default_host_confirm_ms,
 };
 
 /// Default time to respond, milliseconds.
@@ -29,7 +29,7 @@ pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
     confirm_ms: 10_000,
     host_loss_ms: DEFAULT_HOST_LOSS_MS,
     report_window_ms: DEFAULT_OTHER_SIDES_REPORT_MS,
-    choice: ServerChoice::BestScore,
+    choice: GameServerOrder::BestScore,
     max_round_trip_ms: None,
     allocation: AllocatorOfferSpec::NO_OFFERS,
     host_data: PlayerDataForHost { attributes: false, ratings: false },
@@ -112,14 +112,14 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
     ) as u32;
     let max_match_ms = reader.integer_or("MaxMatchMs", 1_000, RULESET_DURATION_MS_MAX, DEFAULT_HOSTING.max_match_ms);
     let choices = [
-        ("best_score", ServerChoice::BestScore),
-        ("closest", ServerChoice::Closest),
-        ("emptiest", ServerChoice::Emptiest),
-        ("fullest", ServerChoice::Fullest),
+        ("best_score", GameServerOrder::BestScore),
+        ("closest", GameServerOrder::Closest),
+        ("emptiest", GameServerOrder::Emptiest),
+        ("fullest", GameServerOrder::Fullest),
     ];
     let choice = reader.optional_keyword("Choose", &choices).unwrap_or_default();
     let max_round_trip_ms = reader.optional_integer("MaxRoundTripMs", 1, MAX_ROUND_TRIP_MS_MAX).map(|ms| ms as u32);
-    let allocation = read_allocation(&mut reader);
+    let allocation = read_allocator_offer(&mut reader);
     let (window_min, window_max) = REPORT_WINDOW_MS_BOUNDS;
     let report_window_ms =
         reader.integer_or("ReportWindowMs", window_min, window_max, DEFAULT_OTHER_SIDES_REPORT_MS.into()) as u32;
@@ -156,7 +156,7 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
 }
 
 /// Reads the attributes of `<Hosting>` for offers to allocators.
-fn read_allocation(reader: &mut ElementReader<'_>) -> AllocatorOfferSpec {
+fn read_allocator_offer(reader: &mut ElementReader<'_>) -> AllocatorOfferSpec {
     let modes = [
         ("never", MatchesOfferedToAllocators::Never),
         ("fallback", MatchesOfferedToAllocators::Fallback),

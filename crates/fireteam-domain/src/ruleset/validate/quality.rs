@@ -12,10 +12,10 @@ const QUALITY_ELEMENTS: [&str; 6] =
     ["SoftScore", "LeaderboardGauss", "AverageSimilarity", "CategorySimilarity", "WinProbability", "DrawProbability"];
 
 /// Threshold of `<DrawProbability>`: a share of the maximum draw probability.
-const DRAW_THRESHOLD_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(0.0, 1.0);
+const DRAW_PROBABILITY_THRESHOLD_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(0.0, 1.0);
 
 /// Free minutes of a wait bonus: at most one day.
-const FREE_MINUTES_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 1_440.0);
+const WAIT_BONUS_FREE_MINUTES_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 1_440.0);
 
 /// Reads `<Quality>`.
 pub(super) fn read_quality(element: &RawElement, diagnostics: &Diagnostics) -> QualitySpec {
@@ -49,7 +49,7 @@ fn read_quality_measure(element: &RawElement, diagnostics: &Diagnostics) -> Qual
         },
         "WinProbability" => read_win_probability(&mut reader),
         "DrawProbability" => QualitySpec::DrawProbability {
-            threshold: reader.required_number("Threshold", DRAW_THRESHOLD_BOUNDS).unwrap_or(1.0),
+            threshold: reader.required_number("Threshold", DRAW_PROBABILITY_THRESHOLD_BOUNDS).unwrap_or(1.0),
         },
         _ => {
             let categories = reader.integer_or("Categories", 2, RATING_CATEGORIES_MAX, 13);
@@ -84,7 +84,7 @@ fn read_win_probability(reader: &mut ElementReader<'_>) -> QualitySpec {
 pub(super) fn read_wait_bonus(element: &RawElement, diagnostics: &Diagnostics) -> WaitBonus {
     let mut reader = ElementReader::new(element, diagnostics);
     let per_minute = reader.number_or("PerMinute", NumberBounds::POSITIVE, 0.1);
-    let free_minutes = reader.number_or("FreeMinutes", FREE_MINUTES_BOUNDS, 1.0);
+    let free_minutes = reader.number_or("FreeMinutes", WAIT_BONUS_FREE_MINUTES_BOUNDS, 1.0);
     reader.report_unread_and_missing();
     WaitBonus { per_minute, free_minutes }
 }

@@ -10,7 +10,7 @@ use crate::ruleset::queue::{
     QueueSpec, RatingGroup, RatingGroups, SelectionMode, SelectionOrder, SelectionSpec,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
-use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes, PARTY_AGGREGATION_KEYWORDS};
+use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes, NUMBER_AGGREGATION_KEYWORDS};
 use crate::ruleset::validate::expansions::DeclaredExpansions;
 use crate::ruleset::validate::{avoidance, quality, regions, satisfaction, window};
 
@@ -18,7 +18,7 @@ use crate::ruleset::validate::{avoidance, quality, regions, satisfaction, window
 const DEFAULT_PASS_INTERVAL_MS: u64 = 250;
 
 /// Maximum number of matches that one queue may run at the same time.
-const CONCURRENT_MATCHES_MAX: u64 = 1_000_000;
+const CONCURRENT_MATCHES_PER_QUEUE_MAX: u64 = 1_000_000;
 
 /// Ticket TTL: minimum, so that a ticket survives one lost heartbeat, and maximum, one hour; milliseconds.
 const TICKET_TTL_MS_RANGE: (u64, u64) = (5_000, 60 * 60 * 1000);
@@ -55,13 +55,13 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
     let queue = QueueSpec {
         pass_interval_ms: reader.integer_or("PassIntervalMs", 10, 60_000, DEFAULT_PASS_INTERVAL_MS) as u32,
         party_rating: reader
-            .optional_keyword("PartyRating", &PARTY_AGGREGATION_KEYWORDS)
+            .optional_keyword("PartyRating", &NUMBER_AGGREGATION_KEYWORDS)
             .unwrap_or(NumberAggregation::Max),
         allow_other_queues: reader.bool_or("AllowOtherQueues", true),
         prefer_same_party_size: reader.bool_or("PreferSamePartySize", false),
         backfill: reader.bool_or("Backfill", false),
         ticket_ttl_ms: reader.integer_or("TicketTtlMs", ttl_min, ttl_max, DEFAULT_TICKET_TTL_MS.into()) as u32,
-        gate: read_gate(reader.single_child("Gate"), diagnostics),
+        gate: read_pass_gate(reader.single_child("Gate"), diagnostics),
         groups: reader.single_child("RatingGroups").map(|element| read_rating_groups(element, diagnostics)),
         regions: reader
             .single_child("Regions")
@@ -75,7 +75,7 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
         avoid: avoidance::read_queue_rules(&reader.children_named(&["Avoid"]), avoid, diagnostics).into(),
         offer: reader
             .single_child("Offer")
-            .and_then(|element| read_alternative_set_offer(element, own_set, diagnostics)),
+            .and_then(|element| read_matchmaking_set_offer(element, own_set, diagnostics)),
         satisfaction: reader
             .single_child("Satisfaction")
             .map(|element| satisfaction::read_queue_satisfaction(element, diagnostics)),
@@ -88,7 +88,7 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
     queue
 }
 
-fn read_gate(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Gate {
+fn read_pass_gate(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Gate {
     let mut gate = Gate {
         min_waiting_percent: 0.0,
         rounding: GateRounding::Up,
@@ -102,7 +102,7 @@ fn read_gate(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Gate {
         .optional_keyword("Rounding", &[("up", GateRounding::Up), ("down", GateRounding::Down)])
         .unwrap_or(GateRounding::Up);
     gate.max_concurrent_matches =
-        reader.optional_integer("MaxConcurrentMatches", 1, CONCURRENT_MATCHES_MAX).map(|max| max as u32);
+        reader.optional_integer("MaxConcurrentMatches", 1, CONCURRENT_MATCHES_PER_QUEUE_MAX).map(|max| max as u32);
     gate.skip_unchanged = reader.bool_or("SkipUnchanged", true);
     if reader.attribute("MinWaitingPercent").is_none() {
         reader.report_without_effect(&["Rounding"], "it only affects `MinWaitingPercent`");
@@ -212,7 +212,7 @@ fn read_selection(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Se
     selection
 }
 
-fn read_alternative_set_offer(
+fn read_matchmaking_set_offer(
     element: &RawElement,
     own_set: Option<SetId>,
     diagnostics: &Diagnostics,

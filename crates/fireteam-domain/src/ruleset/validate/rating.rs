@@ -89,7 +89,7 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
         | RatingSystemName::PlackettLuce => (
             reader.number_or("Z", DEDUCTED_DEVIATIONS_BOUNDS, 1.0),
             reader.number_or("MatchZ", DEDUCTED_DEVIATIONS_BOUNDS, 0.0),
-            reader.single_child("Decay").map(|element| read_inactivity_decay(element, diagnostics)),
+            reader.single_child("Decay").map(|element| read_inactive_deviation_growth(element, diagnostics)),
         ),
     };
     let momentum = reader.single_child("Momentum").map(|element| read_streak_momentum(element, diagnostics));
@@ -112,7 +112,7 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
         RatingSystemName::PlackettLuce => reader.optional_keyword("Prediction", &forms).unwrap_or_default(),
         _ => PerformanceDistribution::default(),
     };
-    let categories = reader.single_child("Categories").map(|element| read_rating_categories(element, diagnostics));
+    let categories = reader.single_child("Categories").map(|element| read_equal_width_categories(element, diagnostics));
     let pool = reader.optional_identifier("Pool").map(|name| name.value.clone());
     reader.report_unread_and_missing();
     let SystemByDefaults { current: system, former } = system;
@@ -133,7 +133,7 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
 }
 
 /// Reads `<Categories>`.
-fn read_rating_categories(element: &RawElement, diagnostics: &Diagnostics) -> EqualWidthRatingCategories {
+fn read_equal_width_categories(element: &RawElement, diagnostics: &Diagnostics) -> EqualWidthRatingCategories {
     let mut reader = ElementReader::new(element, diagnostics);
     let categories = EqualWidthRatingCategories {
         count: reader.required_integer("Count", 2, RATING_CATEGORIES_MAX).unwrap_or(2) as u16,
@@ -212,7 +212,7 @@ fn read_beta_and_tau(reader: &mut ElementReader<'_>) -> (Option<f64>, Option<f64
     (reader.optional_number("Beta", NumberBounds::POSITIVE), reader.optional_number("Tau", NON_NEGATIVE_NUMBER))
 }
 
-fn read_inactivity_decay(element: &RawElement, diagnostics: &Diagnostics) -> InactiveDeviationGrowth {
+fn read_inactive_deviation_growth(element: &RawElement, diagnostics: &Diagnostics) -> InactiveDeviationGrowth {
     let mut reader = ElementReader::new(element, diagnostics);
     let every_ms = reader.required_integer("EveryMs", 1_000, RULESET_DURATION_MS_MAX).unwrap_or(1_000);
     let deviation = reader.required_number("Deviation", NumberBounds::POSITIVE).unwrap_or(0.0);

@@ -11,7 +11,7 @@ use crate::ruleset::validate::attributes::DeclaredAttributes;
 use crate::ruleset::validate::expansions::DeclaredExpansions;
 
 /// Default round trip that counts as 1, milliseconds: the thesis's latency range.
-const DEFAULT_ROUND_TRIP_SPAN_MS: f64 = 300.0;
+const DEFAULT_FULL_COST_ROUND_TRIP_MS: f64 = 300.0;
 
 #[derive(Clone, Copy)]
 enum RegionModeName {
@@ -54,8 +54,11 @@ pub(super) fn read_regions(
         }
         RegionModeName::Quality => {
             let weight = reader.required_number("Weight", NumberBounds::new_exclusive_min(0.0, SOFT_FILTER_WEIGHT_MAX));
-            let span_ms =
-                reader.number_or("SpanMs", NumberBounds::new_exclusive_min(0.0, 60_000.0), DEFAULT_ROUND_TRIP_SPAN_MS);
+            let span_ms = reader.number_or(
+                "SpanMs",
+                NumberBounds::new_exclusive_min(0.0, 60_000.0),
+                DEFAULT_FULL_COST_ROUND_TRIP_MS,
+            );
             weight.map(|weight| RegionUse::Quality { weight, span_ms })
         }
     };

@@ -19,17 +19,17 @@ const FEEDBACK_BELOW_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(1.0,
 const SATISFACTION_MIN_MATCHES_MAX: u64 = 1_000;
 
 /// Factor that widens the window of frustrated players.
-const WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(1.0, 100.0);
+const WINDOW_WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(1.0, 100.0);
 
 /// Factor that widens the limits of frustrated players. 1 would change nothing.
-const WIDEN_LIMITS_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(1.0, 100.0);
+const LIMIT_WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(1.0, 100.0);
 
 /// Reads the `<Satisfaction>` of `<Queue>`: at least one criterion and at least one adjustment of the window.
 pub(super) fn read_queue_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> FrustratedPlayerSpec {
     let mut reader = ElementReader::new(element, diagnostics);
     let criteria = read_criteria(&mut reader);
     let satisfaction = FrustratedPlayerSpec {
-        widen: reader.number_or("Widen", WIDEN_FACTOR_BOUNDS, criteria.widen),
+        widen: reader.number_or("Widen", WINDOW_WIDEN_FACTOR_BOUNDS, criteria.widen),
         shift_down: reader.number_or("ShiftDown", NumberBounds::POSITIVE, criteria.shift_down),
         ..criteria
     };
@@ -42,7 +42,7 @@ pub(super) fn read_queue_satisfaction(element: &RawElement, diagnostics: &Diagno
 pub(super) fn read_ruleset_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> FrustratedPlayerSpec {
     let mut reader = ElementReader::new(element, diagnostics);
     let criteria = read_criteria(&mut reader);
-    let widen_limits = reader.required_number("WidenLimits", WIDEN_LIMITS_BOUNDS);
+    let widen_limits = reader.required_number("WidenLimits", LIMIT_WIDEN_FACTOR_BOUNDS);
     reader.report_unread_and_missing();
     FrustratedPlayerSpec { widen_limits: widen_limits.unwrap_or(criteria.widen_limits), ..criteria }
 }

@@ -8,16 +8,14 @@ use crate::matchmaking_action::{ADVERTISE_PERCENT_MAX, AdvertiseChances};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::probing::{
-    DEFAULT_PROBING, LatencySource, LatencyTrust, ProbedPlayers, ProbingSpec, RoundTripFigure,
+    DEFAULT_PROBING, LatencyEstimatePolicy, LatencyTrust, ProbedPlayers, ProbingSpec, RoundTripFigure,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
-use crate::ruleset::{
-    AdvertisementIdDisclosure, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, SearchLimits,
-};
+use crate::ruleset::{AdvertisementIdForm, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, SearchLimits};
 
 /// Largest game size of the rule of thumb: its largest party is half the game.
-const ADVERTISE_GAME_SIZE_MAX: u64 = PLAYERS_PER_SESSION_MAX as u64;
+const ADVERTISE_CHANCES_GAME_SIZE_MAX: u64 = PLAYERS_PER_SESSION_MAX as u64;
 
 /// Default maximum numbers of candidates in an answer and of evaluated rows.
 const DEFAULT_SEARCH_LIMITS: SearchLimits = SearchLimits { max_results: 50, max_evaluated: 20_000 };
@@ -30,19 +28,19 @@ const CLIENTS_PER_ACCOUNT_MAX: u64 = 64;
 const LATENCY_MODEL_MS_MAX: f64 = 1_000.0;
 
 /// Maximum number of best candidates that get the quick probe.
-const QUICK_PROBE_MAX: u64 = 50;
+const QUICK_PROBED_CANDIDATES_MAX: u64 = 50;
 
 /// Maximum number of best candidates that get the involved probe: each learns the searcher's address.
-const INVOLVED_PROBE_MAX: u64 = 10;
+const INVOLVED_PROBED_CANDIDATES_MAX: u64 = 10;
 
 /// Maximum of `MaxJitterMs`, milliseconds: the longest round trip that a client may report.
-const JITTER_MS_MAX: f64 = 60_000.0;
+const MAX_JITTER_MS_MAX: f64 = 60_000.0;
 
 /// Newest version of the round trip predictor.
 const PREDICTOR_VERSION_MAX: u64 = 1;
 
 /// Default share of candidates that must answer the quick probe, percent.
-const DEFAULT_INVOLVED_PHASE_PERCENT: f64 = 50.0;
+const DEFAULT_INVOLVED_PHASE_START_PERCENT: f64 = 50.0;
 
 /// Chance to advertise, percent, if a file gives neither chances nor teams: half of the parties search.
 const DEFAULT_ADVERTISE_CHANCE_PERCENT: f64 = 50.0;
@@ -51,14 +49,11 @@ const DEFAULT_ADVERTISE_CHANCE_PERCENT: f64 = 50.0;
 pub(super) struct LimitSettings {
     pub(super) search_limits: SearchLimits,
     pub(super) clients_per_account: u32,
-    pub(super) handles: AdvertisementIdDisclosure,
+    pub(super) handles: AdvertisementIdForm,
 }
 
-const DEFAULT_LIMITS: LimitSettings = LimitSettings {
-    search_limits: DEFAULT_SEARCH_LIMITS,
-    clients_per_account: 1,
-    handles: AdvertisementIdDisclosure::Ids,
-};
+const DEFAULT_LIMITS: LimitSettings =
+    LimitSettings { search_limits: DEFAULT_SEARCH_LIMITS, clients_per_account: 1, handles: AdvertisementIdForm::Ids };
 
 /// Reads `<Limits>`.
 pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostics) -> LimitSettings {
@@ -73,7 +68,7 @@ pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostic
         DEFAULT_SEARCH_LIMITS.max_evaluated.into(),
     ) as u32;
     let clients_per_account = reader.integer_or("ClientsPerAccount", 1, CLIENTS_PER_ACCOUNT_MAX, 1) as u32;
-    let keywords = [("ids", AdvertisementIdDisclosure::Ids), ("per_searcher", AdvertisementIdDisclosure::PerSearcher)];
+    let keywords = [("ids", AdvertisementIdForm::Ids), ("per_searcher", AdvertisementIdForm::PerSearcher)];
     let handles = reader.optional_keyword("Handles", &keywords).unwrap_or_default();
     reader.report_unread_and_missing();
     LimitSettings { search_limits: SearchLimits { max_results, max_evaluated }, clients_per_account, handles }
@@ -99,7 +94,7 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     let Some(element) = element else {
         return LatencySettings {
             model: DEFAULT_LATENCY_MODEL,
-            involved_phase_percent: DEFAULT_INVOLVED_PHASE_PERCENT,
+            involved_phase_percent: DEFAULT_INVOLVED_PHASE_START_PERCENT,
             probing: DEFAULT_PROBING,
             hard_filters: Vec::new(),
             wishes: false,
@@ -110,23 +105,41 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     let intercept_ms = reader.number_or("InterceptMs", bounds, DEFAULT_LATENCY_MODEL.intercept_ms);
     let ms_per_1000_km = reader.number_or("MsPer1000Km", bounds, DEFAULT_LATENCY_MODEL.ms_per_1000_km);
     let involved_phase_percent =
-        reader.number_or("InvolvedPhasePercent", NumberBounds::PERCENT, DEFAULT_INVOLVED_PHASE_PERCENT);
+        reader.number_or("InvolvedPhasePercent", NumberBounds::PERCENT, DEFAULT_INVOLVED_PHASE_START_PERCENT);
     let wishes = reader.bool_or("Wishes", false);
+    let probing = read_probing(&mut reader);
+    let max_loss = reader.optional_number("MaxLossPercent", NumberBounds::PERCENT);
+    let max_jitter = reader.optional_number("MaxJitterMs", NumberBounds::new_inclusive(0.0, MAX_JITTER_MS_MAX));
+    let limit = |name: &str, rule| HardFilter { name: name.into(), rule, missing: HardMissingPolicy::Pass };
+    let max_loss = max_loss.map(|percent| limit("max_packet_loss", HardRule::MaxPacketLoss { percent }));
+    let max_jitter = max_jitter.map(|ms| limit("max_jitter", HardRule::MaxJitter { ms }));
+    reader.report_unread_and_missing();
+    LatencySettings {
+        model: LatencyModel { intercept_ms, ms_per_1000_km },
+        involved_phase_percent,
+        probing,
+        hard_filters: max_loss.into_iter().chain(max_jitter).collect(),
+        wishes,
+    }
+}
+
+/// Reads what `<Latency>` says of probes and of estimates: all of [`ProbingSpec`].
+fn read_probing(reader: &mut ElementReader<'_>) -> ProbingSpec {
     let players =
         [("never", ProbedPlayers::Never), ("involved", ProbedPlayers::Involved), ("quick", ProbedPlayers::Quick)];
     let trusts =
         [("proven", LatencyTrust::Proven), ("observed", LatencyTrust::Observed), ("claimed", LatencyTrust::Claimed)];
     let figures = [("p50", RoundTripFigure::Median), ("floor", RoundTripFigure::Floor)];
     let sources = [
-        ("distance", LatencySource::Distance),
-        ("predicted", LatencySource::PredictedV1),
-        ("measured", LatencySource::Measured),
+        ("distance", LatencyEstimatePolicy::Distance),
+        ("predicted", LatencyEstimatePolicy::PredictedV1),
+        ("measured", LatencyEstimatePolicy::Measured),
     ];
     let source = reader.optional_keyword("Source", &sources).unwrap_or_default();
     let predictor = reader.optional_integer("Predictor", 1, PREDICTOR_VERSION_MAX);
     let is_cautious = reader.optional_keyword("Cautious", &[("false", false), ("true", true)]);
     for (name, is_given) in [("Predictor", predictor.is_some()), ("Cautious", is_cautious.is_some())] {
-        if let Some(raw) = reader.attribute(name).filter(|_| is_given && source != LatencySource::PredictedV1) {
+        if let Some(raw) = reader.attribute(name).filter(|_| is_given && source != LatencyEstimatePolicy::PredictedV1) {
             reader.report_at(
                 raw.name_span,
                 format!("`{name}` has no effect"),
@@ -135,11 +148,17 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
         }
     }
     // Estimates that others depend on need proof, unless the file says otherwise.
-    let default_trust = if source == LatencySource::Distance { DEFAULT_PROBING.trust } else { LatencyTrust::Proven };
+    let default_trust =
+        if source == LatencyEstimatePolicy::Distance { DEFAULT_PROBING.trust } else { LatencyTrust::Proven };
     let probing = ProbingSpec {
-        quick_probe: reader.integer_or("QuickProbe", 1, QUICK_PROBE_MAX, DEFAULT_PROBING.quick_probe.into()) as u8,
-        involved_probe: reader.integer_or("InvolvedProbe", 0, INVOLVED_PROBE_MAX, DEFAULT_PROBING.involved_probe.into())
+        quick_probe: reader.integer_or("QuickProbe", 1, QUICK_PROBED_CANDIDATES_MAX, DEFAULT_PROBING.quick_probe.into())
             as u8,
+        involved_probe: reader.integer_or(
+            "InvolvedProbe",
+            0,
+            INVOLVED_PROBED_CANDIDATES_MAX,
+            DEFAULT_PROBING.involved_probe.into(),
+        ) as u8,
         players: reader.optional_keyword("ProbePlayers", &players).unwrap_or_default(),
         figure: reader.optional_keyword("Figure", &figures).unwrap_or_default(),
         trust: reader.optional_keyword("Trust", &trusts).unwrap_or(default_trust),
@@ -153,19 +172,7 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     {
         reader.report_value(raw, "with ProbePlayers=\"involved\" at least 1");
     }
-    let max_loss = reader.optional_number("MaxLossPercent", NumberBounds::PERCENT);
-    let max_jitter = reader.optional_number("MaxJitterMs", NumberBounds::new_inclusive(0.0, JITTER_MS_MAX));
-    let limit = |name: &str, rule| HardFilter { name: name.into(), rule, missing: HardMissingPolicy::Pass };
-    let max_loss = max_loss.map(|percent| limit("max_packet_loss", HardRule::MaxPacketLoss { percent }));
-    let max_jitter = max_jitter.map(|ms| limit("max_jitter", HardRule::MaxJitter { ms }));
-    reader.report_unread_and_missing();
-    LatencySettings {
-        model: LatencyModel { intercept_ms, ms_per_1000_km },
-        involved_phase_percent,
-        probing,
-        hard_filters: max_loss.into_iter().chain(max_jitter).collect(),
-        wishes,
-    }
+    probing
 }
 
 /// Reads `<Party>`: whether its members must consent.
@@ -186,14 +193,16 @@ pub(super) fn read_advertise_chances(
     diagnostics: &Diagnostics,
 ) -> AdvertiseChances {
     let default = match teams {
-        Some(teams) => AdvertiseChances::from_game_size(teams.players_per_match().min(ADVERTISE_GAME_SIZE_MAX as u16)),
+        Some(teams) => {
+            AdvertiseChances::from_game_size(teams.players_per_match().min(ADVERTISE_CHANCES_GAME_SIZE_MAX as u16))
+        }
         None => AdvertiseChances::constant(DEFAULT_ADVERTISE_CHANCE_PERCENT),
     };
     let Some(element) = element else { return default };
     let mut reader = ElementReader::new(element, diagnostics);
     let game_size = reader.attribute("GameSize");
     let from_game_size = reader
-        .optional_integer("GameSize", 2, ADVERTISE_GAME_SIZE_MAX)
+        .optional_integer("GameSize", 2, ADVERTISE_CHANCES_GAME_SIZE_MAX)
         .map(|size| AdvertiseChances::from_game_size(size as u16));
     let rows = reader.children_named(&["Chance"]);
     let chances = match (game_size, rows.as_slice()) {
@@ -205,7 +214,7 @@ pub(super) fn read_advertise_chances(
             None
         }
         (Some(_), []) => from_game_size,
-        (None, rows) => read_advertise_chance_table(rows, diagnostics),
+        (None, rows) => read_advertise_chances_by_party_size(rows, diagnostics),
         (Some(game_size), _) => {
             reader.report_at(
                 game_size.name_span,
@@ -219,7 +228,7 @@ pub(super) fn read_advertise_chances(
     chances.unwrap_or(default)
 }
 
-fn read_advertise_chance_table(rows: &[&RawElement], diagnostics: &Diagnostics) -> Option<AdvertiseChances> {
+fn read_advertise_chances_by_party_size(rows: &[&RawElement], diagnostics: &Diagnostics) -> Option<AdvertiseChances> {
     let mut percents = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let mut reader = ElementReader::new(row, diagnostics);

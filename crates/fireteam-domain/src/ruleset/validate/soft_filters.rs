@@ -6,9 +6,9 @@ use crate::measure::Measure;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::ruleset::validate::attributes::{
-    DELTA_PING, DeclaredAttributes, PROBED_MEASURE_NAMES, SERVER_MEASURE_NAMES, read_min_and_max,
+    DELTA_PING, DeclaredAttributes, PROBED_MEASURE_NAMES, SERVER_COMPUTED_MEASURE_NAMES, read_min_and_max,
 };
-use crate::ruleset::{DistanceCurve, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
+use crate::ruleset::{DistanceCurve, SoftFilter, SoftFilterObjective, SoftMissingPolicy};
 
 /// Default range of latency, milliseconds: the thesis's range. Larger round trips count as the maximum.
 const DEFAULT_LATENCY_RANGE_MS: (f64, f64) = (0.0, 300.0);
@@ -32,8 +32,8 @@ pub(super) const DISTANCE_CURVE_KEYWORDS: [(&str, DistanceCurve); 3] = [
     ("square_root", DistanceCurve::SquareRoot),
 ];
 
-const SOFT_FILTER_MODE_KEYWORDS: [(&str, SoftFilterDistance); 2] =
-    [("difference", SoftFilterDistance::Difference), ("lower_is_better", SoftFilterDistance::LowerIsBetter)];
+const SOFT_FILTER_OBJECTIVE_KEYWORDS: [(&str, SoftFilterObjective); 2] =
+    [("difference", SoftFilterObjective::Difference), ("lower_is_better", SoftFilterObjective::LowerIsBetter)];
 
 const MISSING_POLICY_KEYWORDS: [(&str, SoftMissingPolicy); 2] =
     [("worst", SoftMissingPolicy::Worst), ("neutral", SoftMissingPolicy::Neutral)];
@@ -71,22 +71,22 @@ fn read_soft_filter(reader: &mut ElementReader<'_>, declared: &DeclaredAttribute
     let attribute = reader.required_attribute("Attribute");
     let weight = read_weight(reader);
     let raw_mode = reader.attribute("Mode");
-    let mode = reader.optional_keyword("Mode", &SOFT_FILTER_MODE_KEYWORDS);
+    let mode = reader.optional_keyword("Mode", &SOFT_FILTER_OBJECTIVE_KEYWORDS);
     let curve = reader.optional_keyword("Curve", &DISTANCE_CURVE_KEYWORDS).unwrap_or_default();
     let missing = reader.optional_keyword("Missing", &MISSING_POLICY_KEYWORDS).unwrap_or_default();
     let has_range = reader.attribute("Min").or(reader.attribute("Max")).is_some();
     let own_range = read_min_and_max(reader);
     let attribute = attribute?;
     let (measure, default_range, default_mode) = match &*attribute.value {
-        "latency" => (Measure::Latency, Some(DEFAULT_LATENCY_RANGE_MS), SoftFilterDistance::LowerIsBetter),
-        DELTA_PING => (Measure::DeltaPing, Some(DEFAULT_DELTA_PING_RANGE_MS), SoftFilterDistance::LowerIsBetter),
-        "distance" => (Measure::Distance, Some(DEFAULT_DISTANCE_RANGE_MILES), SoftFilterDistance::LowerIsBetter),
+        "latency" => (Measure::Latency, Some(DEFAULT_LATENCY_RANGE_MS), SoftFilterObjective::LowerIsBetter),
+        DELTA_PING => (Measure::DeltaPing, Some(DEFAULT_DELTA_PING_RANGE_MS), SoftFilterObjective::LowerIsBetter),
+        "distance" => (Measure::Distance, Some(DEFAULT_DISTANCE_RANGE_MILES), SoftFilterObjective::LowerIsBetter),
         "packet_loss" => {
-            (Measure::PacketLoss, Some(DEFAULT_PACKET_LOSS_RANGE_PERCENT), SoftFilterDistance::LowerIsBetter)
+            (Measure::PacketLoss, Some(DEFAULT_PACKET_LOSS_RANGE_PERCENT), SoftFilterObjective::LowerIsBetter)
         }
-        "jitter" => (Measure::Jitter, Some(DEFAULT_JITTER_RANGE_MS), SoftFilterDistance::LowerIsBetter),
+        "jitter" => (Measure::Jitter, Some(DEFAULT_JITTER_RANGE_MS), SoftFilterObjective::LowerIsBetter),
         _ => {
-            let measures = [&SERVER_MEASURE_NAMES[..], &PROBED_MEASURE_NAMES, &[DELTA_PING]].concat();
+            let measures = [&SERVER_COMPUTED_MEASURE_NAMES[..], &PROBED_MEASURE_NAMES, &[DELTA_PING]].concat();
             let (index, kind) = declared.find_with_extra_suggestions(reader, attribute, &measures)?;
             let kind = kind?;
             if kind != ValueType::Number {
@@ -98,10 +98,10 @@ fn read_soft_filter(reader: &mut ElementReader<'_>, declared: &DeclaredAttribute
                 );
                 return None;
             }
-            (Measure::AttributeDifference(index), declared.range(index), SoftFilterDistance::Difference)
+            (Measure::AttributeDifference(index), declared.range(index), SoftFilterObjective::Difference)
         }
     };
-    if mode == Some(SoftFilterDistance::Difference) && !matches!(measure, Measure::AttributeDifference(_)) {
+    if mode == Some(SoftFilterObjective::Difference) && !matches!(measure, Measure::AttributeDifference(_)) {
         let problem = format!(
             "{} is measured for a pair, so Mode=\"difference\" does not apply",
             quoted_excerpt(&attribute.value)

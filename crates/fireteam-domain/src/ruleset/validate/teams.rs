@@ -5,14 +5,14 @@ use crate::limit::{PLAYERS_PER_SESSION_MAX, PLAYERS_PER_TICKET_MAX, ROLES_PER_RU
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::closest_name;
-use crate::ruleset::teams::{BotsSpec, TeamOrder, TeamRole, TeamsSpec};
+use crate::ruleset::teams::{BotsSpec, TeamOrderInMatch, TeamRole, TeamsSpec};
 use crate::ruleset::validate::attributes::DeclaredAttributes;
 
 /// Default of `ExactUpToSize`: 126 evaluations for ten players.
-const DEFAULT_EXACT_UP_TO_SIZE: u64 = 5;
+const DEFAULT_EXACT_UP_TO_TEAM_SIZE: u64 = 5;
 
 /// Maximum of `ExactUpToSize`: C(19, 9), about 92,000 evaluations, which is what a pass can afford.
-const EXACT_UP_TO_SIZE_MAX: u64 = 10;
+const EXACT_UP_TO_TEAM_SIZE_MAX: u64 = 10;
 
 /// Fewest players of a match with bots: a result needs two sides.
 const MIN_PLAYERS_WITH_BOTS: u64 = 2;
@@ -35,8 +35,9 @@ pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, di
     let smallest_team = sizes.iter().copied().min().unwrap_or(PLAYERS_PER_SESSION_MAX as u64);
     let largest_party = largest_team.min(PLAYERS_PER_TICKET_MAX as u64);
     let max_party_size = reader.integer_or("MaxPartySize", 1, largest_party, largest_party);
-    let exact_up_to_size = reader.integer_or("ExactUpToSize", 0, EXACT_UP_TO_SIZE_MAX, DEFAULT_EXACT_UP_TO_SIZE);
-    let orders = [("split", TeamOrder::Split), ("drawn", TeamOrder::Drawn)];
+    let exact_up_to_size =
+        reader.integer_or("ExactUpToSize", 0, EXACT_UP_TO_TEAM_SIZE_MAX, DEFAULT_EXACT_UP_TO_TEAM_SIZE);
+    let orders = [("split", TeamOrderInMatch::Split), ("drawn", TeamOrderInMatch::Drawn)];
     let order = reader.optional_keyword("Order", &orders).unwrap_or_default();
     let raw_role_attribute = reader.attribute("RoleAttribute");
     let role_attribute = raw_role_attribute.and_then(|raw| declared.find_of_kind(&reader, raw, ValueType::StringList));

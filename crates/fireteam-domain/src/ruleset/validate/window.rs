@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crate::limit::{NUMBER_MAGNITUDE_MAX, RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
-use crate::ruleset::queue::{BucketRounding, NarrowerOrWiderBound, RatingWindow, WindowClock, WindowPairRule};
+use crate::ruleset::queue::{BucketRounding, MaxRangeCombination, RatingWindow, WindowClock, WindowPairRule};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 
 /// Maximum half-width, buckets: enough for any rating scale.
-const WINDOW_BUCKETS_MAX: u64 = 1_000_000;
+const WINDOW_HALF_WIDTH_BUCKETS_MAX: u64 = 1_000_000;
 
 /// Half-width as a share of the ticket's own rating, percent: at most ten times the rating.
-const MAX_PERCENT_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 1_000.0);
+const HALF_WIDTH_PERCENT_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 1_000.0);
 
 /// Reads the table of `Buckets`: the lowest rating of each bucket but the first. `None` if absent, or if a problem was reported.
 fn read_bucket_bounds(reader: &mut ElementReader<'_>) -> Option<Arc<[f64]>> {
@@ -36,7 +36,7 @@ fn read_bucket_bounds(reader: &mut ElementReader<'_>) -> Option<Arc<[f64]>> {
 pub(super) fn read_rating_window(element: &RawElement, diagnostics: &Diagnostics) -> RatingWindow {
     let roundings =
         [("round", BucketRounding::Round), ("floor", BucketRounding::Floor), ("ceiling", BucketRounding::Ceiling)];
-    let combines = [("smaller", NarrowerOrWiderBound::Smaller), ("larger", NarrowerOrWiderBound::Larger)];
+    let combines = [("smaller", MaxRangeCombination::Smaller), ("larger", MaxRangeCombination::Larger)];
     let clocks = [("queue", WindowClock::Queue), ("ticket", WindowClock::Ticket)];
     let rules = [("contain", WindowPairRule::Contain), ("overlap", WindowPairRule::Overlap)];
     let mut reader = ElementReader::new(element, diagnostics);
@@ -45,12 +45,12 @@ pub(super) fn read_rating_window(element: &RawElement, diagnostics: &Diagnostics
         bucket_bounds,
         bucket_width: reader.number_or("BucketWidth", NumberBounds::POSITIVE, 1.0),
         rounding: reader.optional_keyword("Rounding", &roundings).unwrap_or(BucketRounding::Round),
-        start: reader.integer_or("Start", 0, WINDOW_BUCKETS_MAX, 0) as u32,
-        step: reader.integer_or("Step", 0, WINDOW_BUCKETS_MAX, 1) as u32,
+        start: reader.integer_or("Start", 0, WINDOW_HALF_WIDTH_BUCKETS_MAX, 0) as u32,
+        step: reader.integer_or("Step", 0, WINDOW_HALF_WIDTH_BUCKETS_MAX, 1) as u32,
         step_every_ms: reader.integer_or("StepEveryMs", 1, RULESET_DURATION_MS_MAX, 20_000),
-        max: reader.optional_integer("Max", 0, WINDOW_BUCKETS_MAX).map(|max| max as u32),
-        max_percent: reader.optional_number("MaxPercent", MAX_PERCENT_BOUNDS),
-        combine: reader.optional_keyword("Combine", &combines).unwrap_or(NarrowerOrWiderBound::Smaller),
+        max: reader.optional_integer("Max", 0, WINDOW_HALF_WIDTH_BUCKETS_MAX).map(|max| max as u32),
+        max_percent: reader.optional_number("MaxPercent", HALF_WIDTH_PERCENT_BOUNDS),
+        combine: reader.optional_keyword("Combine", &combines).unwrap_or(MaxRangeCombination::Smaller),
         reciprocal_percent: reader.number_or("ReciprocalPercent", NumberBounds::PERCENT, 100.0),
         clock: reader.optional_keyword("Clock", &clocks).unwrap_or(WindowClock::Queue),
         rule: reader.optional_keyword("Rule", &rules).unwrap_or(WindowPairRule::Contain),

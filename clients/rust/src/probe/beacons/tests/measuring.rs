@@ -28,7 +28,7 @@ fn beacons_measures_the_near_ones_and_reports_their_receipts() {
         assert_eq!(receipt.claims.round_trip_us, 20_000 + 10_000 * (receipt.claims.beacon_id - 1));
     }
     assert_eq!(world.client.latency_token(), b"token 1");
-    assert!(world.client.is_settled() && world.client.report().is_some());
+    assert!(world.client.is_first_measurement_over() && world.client.report_response().is_some());
 }
 
 /// At most 40 packets a second in all: a proof that could not wait delays the next hello.
@@ -53,7 +53,7 @@ fn beacons_waits_for_the_packets_of_another_loop() {
     let mut world = World::new(8);
     world.start();
     for _ in 0..80 {
-        world.client.note_packet(crate::matching::MonotonicTime::from_micros(world.now_us));
+        world.client.record_packet_of_other_loop(crate::matching::MonotonicTime::from_micros(world.now_us));
     }
     world.run_for(10 * SECOND_US);
     assert_eq!(world.packets[0].0, 3 * SECOND_US, "two seconds after the 80 packets");
@@ -110,7 +110,7 @@ fn beacons_gives_up_on_a_dead_fleet() {
     world.run_for(11 * SECOND_US);
     assert_eq!(world.packets.len(), 24 * 3);
     assert_eq!((world.reports.len(), world.reports[0].1.receipts.len()), (1, 0));
-    assert!(world.client.is_settled());
+    assert!(world.client.is_first_measurement_over());
 }
 
 /// A busy beacon is left alone for as long as it asks, also in later measurements. The next nearest takes its place.
@@ -150,7 +150,7 @@ fn beacons_settles_without_a_server_that_has_beacons() {
         world.failure = Some(error);
         world.start();
         world.run_for(60 * SECOND_US);
-        assert!(world.client.is_settled() && world.client.latency_token().is_empty());
+        assert!(world.client.is_first_measurement_over() && world.client.latency_token().is_empty());
         assert_eq!((world.lists.len(), world.packets.len()), (1, 0));
         world.failure = None;
         world.run_for(721 * SECOND_US);
@@ -159,5 +159,5 @@ fn beacons_settles_without_a_server_that_has_beacons() {
     let mut world = World::new(0);
     world.start();
     world.run_for(60 * SECOND_US);
-    assert!(world.client.is_settled() && world.reports.is_empty());
+    assert!(world.client.is_first_measurement_over() && world.reports.is_empty());
 }

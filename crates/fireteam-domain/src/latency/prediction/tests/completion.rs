@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::latency::min_possible_round_trip_ms;
 use crate::latency::prediction::tests::{CONDITIONS, FleetExample, PartyExample, any_pair};
-use crate::latency::prediction::{PlacePrecision, predict};
+use crate::latency::prediction::{PairPrecision, predict};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::location_privacy::arc_km;
 
@@ -51,11 +51,11 @@ impl SlowParty {
 }
 
 /// The definition's constants in a condition: slack, scale and quantiles.
-fn interval_of(condition: PlacePrecision) -> (f64, [f64; 3], [f64; 2]) {
+fn interval_of(condition: PairPrecision) -> (f64, [f64; 3], [f64; 2]) {
     match condition {
-        PlacePrecision::Exact => (0.0, [0.802471, 0.0403466, 0.248002], [-3.11731, 4.35587]),
-        PlacePrecision::Search => (12.5, [2.0489, 0.0427542, 0.209638], [-2.95347, 3.74097]),
-        PlacePrecision::Queue => (25.0, [3.52373, 0.0417714, 0.165274], [-2.82028, 3.58167]),
+        PairPrecision::Exact => (0.0, [0.802471, 0.0403466, 0.248002], [-3.11731, 4.35587]),
+        PairPrecision::Search => (12.5, [2.0489, 0.0427542, 0.209638], [-2.95347, 3.74097]),
+        PairPrecision::Queue => (25.0, [3.52373, 0.0417714, 0.165274], [-2.82028, 3.58167]),
     }
 }
 

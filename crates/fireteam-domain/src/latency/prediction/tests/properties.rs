@@ -6,7 +6,7 @@ use crate::latency::beacon_vector::VectorPairBounds;
 use crate::latency::min_possible_round_trip_ms;
 use crate::latency::prediction::predict;
 use crate::latency::prediction::tests::{CONDITIONS, FleetExample, PartyExample, any_pair, equal_floors, locality};
-use crate::latency::prediction::{PlacePrecision, model_parts};
+use crate::latency::prediction::{PairPrecision, model_parts};
 use crate::latency::predictor_constants::{IntervalConstants, PREDICTOR_V1, PredictorConstants};
 
 proptest! {
@@ -32,7 +32,7 @@ proptest! {
     fn prediction_is_symmetric((fleet, one, other) in any_pair()) {
         let live = fleet.fleet(PREDICTOR_V1);
         let (one, other) = (one.completed(&live), other.completed(&live));
-        for condition in [PlacePrecision::Exact, PlacePrecision::Queue] {
+        for condition in [PairPrecision::Exact, PairPrecision::Queue] {
             let there = predict(&live, &one, &other, condition).unwrap();
             let mut back = predict(&live, &other, &one, condition).unwrap();
             back.parts.access_ms.reverse();
@@ -94,7 +94,7 @@ fn prediction_low_end_respects_the_speed_of_light() {
     assert!((50.0..60.0).contains(&light_ms), "{light_ms} ms");
     let predicted = |floor_ms| {
         let party = |place| PartyExample { place, floors: equal_floors(12, floor_ms) }.completed(&fleet);
-        predict(&fleet, &party(here), &party(there), PlacePrecision::Exact).unwrap()
+        predict(&fleet, &party(here), &party(there), PairPrecision::Exact).unwrap()
     };
     let plausible = predicted(60.0);
     assert!(light_ms < plausible.round_trip_ms);

@@ -3,7 +3,7 @@
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
 use crate::latency::prediction::tests::{FleetExample, equal_floors, floors, locality};
-use crate::latency::prediction::{PlacePrecision, predict};
+use crate::latency::prediction::{PairPrecision, predict};
 use crate::latency::prediction_unavailable::PredictionUnavailable;
 use crate::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
 
@@ -77,12 +77,12 @@ fn prediction_needs_vectors_of_the_same_fleet() {
     ];
     for other in &others {
         for (one, two) in [(party(&fleet), party(other)), (party(other), party(&fleet)), (party(other), party(other))] {
-            let predicted = predict(&fleet, &one, &two, PlacePrecision::Queue);
+            let predicted = predict(&fleet, &one, &two, PairPrecision::Queue);
             assert_eq!(predicted, Err(PredictionUnavailable::OtherFleet));
         }
     }
     let mut slower = FleetExample::around_the_equator(12);
     slower.pairs_ms.fill(Some(30.0));
     let slower = slower.fleet(PREDICTOR_V1);
-    assert!(predict(&fleet, &party(&fleet), &party(&slower), PlacePrecision::Queue).is_ok());
+    assert!(predict(&fleet, &party(&fleet), &party(&slower), PairPrecision::Queue).is_ok());
 }
