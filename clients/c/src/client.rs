@@ -13,8 +13,10 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status};
+use tower::util::MapResponse;
 
 use crate::call_failure::CallFailure;
+use crate::connection::{connector, without_vectored_writes};
 use crate::status::{FT_ERROR_CLIENT, FT_ERROR_VALUE};
 use crate::stream::FtStream;
 
@@ -58,7 +60,8 @@ impl FtClient {
         // The channel needs the runtime for its background task.
         let channel = {
             let _entered = runtime.enter();
-            endpoint.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).connect_lazy()
+            let connector = MapResponse::new(connector(CONNECT_TIMEOUT), without_vectored_writes);
+            endpoint.connect_timeout(CONNECT_TIMEOUT).connect_with_connector_lazy(connector)
         };
         Ok(Self { runtime: Arc::new(runtime), channel, authorization })
     }

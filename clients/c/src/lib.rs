@@ -17,6 +17,8 @@ mod call_failure;
 mod client;
 #[cfg(feature = "client")]
 pub mod client_exports;
+#[cfg(feature = "client")]
+mod connection;
 mod identifier;
 mod known_calls;
 pub mod library_exports;
