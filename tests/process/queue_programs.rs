@@ -1,5 +1,5 @@
-//! Queue and game server as C++ programs: two players and a game server, the examples of the C client, play a match on a server process
-//! that is killed while they wait and while they play.
+//! Queue and game server as programs in C and C++: two players and a game server, the examples of the C client, play a match on a server
+//! process that is killed while they wait and while they play.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -43,9 +43,10 @@ async fn ratings(server: &ServerProcess) -> [f64; 2] {
 /// A ticket outlives the server and its own program; the players present credentials that the game server verifies offline, each once; the
 /// game server's report counts after another restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn programs_in_cpp_play_a_match_through_restarts() {
+async fn programs_in_c_and_cpp_play_a_match_through_restarts() {
     let _machine = lock_machine().await;
     let Some(queue) = Language::Cpp.compile("queue") else { return };
+    let Some(queue_in_c) = Language::C.compile("queue") else { return };
     let Some(game_server) = Language::Cpp.compile("game_server") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("rules")).expect("a folder");
@@ -72,17 +73,17 @@ async fn programs_in_cpp_play_a_match_through_restarts() {
     ann.wait_for("restored");
     assert_eq!(ann.wait_for("ticket "), ticket, "the same ticket, in another process");
 
-    let mut bob = RunningProgram::start(&queue, &[&uri, SET, "bob"]);
+    let mut bob = RunningProgram::start(&queue_in_c, &[&uri, SET, "bob"]);
     let teams = [&mut ann, &mut bob].map(|player| {
         let connect = player.wait_for("connect ");
         let (match_id, team) = connect.split_once(" team ").expect("a team");
         assert_eq!(player.wait_for("game server: "), format!("admitted to team {team}"));
-        let again = player.wait_for("the same credential again: ");
-        assert_eq!(again, "refused: the credential was used before; get a new one");
         (match_id.to_owned(), team.to_owned())
     });
     let [(match_id, ann_team), (bob_match, bob_team)] = teams;
     assert_eq!((&bob_match, ann_team == bob_team), (&match_id, false));
+    let again = ann.wait_for("the same credential again: ");
+    assert_eq!(again, "refused: the credential was used before; get a new one");
     host.wait_for("both players are in");
 
     let server = restart(server, folder.path());

@@ -88,7 +88,7 @@ fn set_end<'end>(parts: &mut FtQueueOutcome, end: &'end QueueEnd) -> &'end [u8] 
     &[]
 }
 
-/// Number of an enum; those of newer servers are told as they are.
+/// Number of an enum; those of newer servers as they are.
 fn number(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }

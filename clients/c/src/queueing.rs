@@ -99,6 +99,10 @@ impl FtQueueing {
             self.watch_id += 1;
             self.watch = Some(PendingWatch { id: self.watch_id, body: request.encode_to_vec() });
         }
+        // None is needed after the end.
+        if matches!(self.state()?, queue_types::FT_QUEUEING_ENDING | queue_types::FT_QUEUEING_ENDED) {
+            self.watch = None;
+        }
         Ok(self.watch.as_ref())
     }
 

@@ -113,6 +113,23 @@ fn cpp_headers_compile_alone() {
     }
 }
 
+/// Each compiler of this system takes the examples: those in C as C++, too.
+#[test]
+fn examples_compile() {
+    for (compiler, examples) in [
+        (&GCC, ["search.c", "queue.c"].as_slice()),
+        (&CLANG, &["search.c", "queue.c"]),
+        (&GXX, &["search.c", "queue.c", "search.cpp", "queue.cpp", "game_server.cpp"]),
+        (&CLANGXX, &["search.c", "queue.c", "search.cpp", "queue.cpp", "game_server.cpp"]),
+    ] {
+        for example in examples {
+            run(compiler, &mut |command| {
+                command.arg("-fsyntax-only").arg(root().join("examples").join(example));
+            });
+        }
+    }
+}
+
 /// The consumer of the package, built by another compiler, runs with the library.
 #[cfg(feature = "client")]
 #[test]

@@ -5,6 +5,7 @@ use std::ptr::{null, null_mut};
 use fireteam_c::queue_types::*;
 use fireteam_c::queueing_exports::*;
 use fireteam_c::status::*;
+use fireteam_c::types::FtCall;
 use fireteam_client::pb;
 use prost::Message;
 
@@ -239,6 +240,25 @@ fn queueing_is_saved_and_restored() {
     let debug = format!("{:?}", c!(&*restored.0));
     assert!(debug.contains("ticket") && !debug.contains("secret token"), "{debug}");
     assert!(!debug.contains(&format!("{:?}", b"secret token")), "{debug}");
+}
+
+/// A cancel leaves the ticket, and takes back a watch that was not fetched.
+#[test]
+fn queueing_cancel_leaves_the_ticket() {
+    let queue = waiting();
+    assert_eq!(queue.watch_end(1, 14, 1_000_000), 0);
+    let at_us = queue.timeout_us().unwrap();
+    assert_eq!(c!(ft_queueing_handle_timeout(queue.0, at_us)), 0);
+    let mut watch = FtCall { id: 0, path: null(), timeout_ms: 0 };
+    assert!(c!(ft_queueing_poll_watch(queue.0, &mut watch, null_mut(), 0)) > 0, "too small a buffer");
+    assert_eq!(queue.watch_message(2, b"", at_us), FT_ERROR_UNKNOWN_CALL, "not fetched yet");
+    assert_eq!(c!(ft_queueing_cancel(queue.0, at_us)), 0);
+    assert_eq!(queue.poll_watch().unwrap_err(), FT_NONE);
+    let (id, path, request) = queue.poll_call().unwrap();
+    assert_eq!(path, "/fireteam.v1.QueueService/Leave");
+    assert_eq!(pb::QueueLeaveRequest::decode(&*request).unwrap().ticket_token, b"secret token");
+    assert_eq!(queue.answer(id, 0, b"", at_us), 0);
+    assert_eq!(queue.outcomes().1.unwrap().0.end_reason, FT_QUEUE_END_CANCELLED);
 }
 
 /// A refused enter ends the loop with its reason.

@@ -42,7 +42,7 @@ class Stream : public detail::Owner<ft_stream, ft_stream_free> {
     return detail::fill(message, [&](auto* data, auto size) { return ft_stream_next(get(), wait_ms, data, size); });
   }
 
-  // How the stream ended. `end` points into `body`.
+  // End of the stream: status and details. `end` points into `body`.
   std::int32_t end(Bytes& body, ft_answer& end) noexcept {
     if (body.size() < FT_ANSWER_BYTES) body.resize(FT_ANSWER_BYTES);
     return ft_stream_end(get(), body.data(), body.size(), &end);

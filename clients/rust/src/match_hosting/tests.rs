@@ -185,7 +185,7 @@ fn host_beats_at_once_for_news() {
     assert_eq!(scene.states().last().unwrap().1, pb::HostedMatchState::NotHosted);
 }
 
-/// Reports and ends carry the advertisement's token, are repeated through an outage, and are told with their match.
+/// Reports and ends carry the advertisement's token, are repeated through an outage, and lead to outcomes with their match.
 #[test]
 fn host_reports_and_ends_matches() {
     let mut scene = Scene::playing();
