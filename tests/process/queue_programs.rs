@@ -1,7 +1,8 @@
 //! Queue and game server as programs in C and C++: two players and a game server, the examples of the C client, play a match on a server
 //! process that is killed while they wait and while they play.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use fireteam_client::Client;
@@ -33,6 +34,16 @@ fn restart(server: ServerProcess, folder: &Path) -> ServerProcess {
     ServerProcess::start_without_ports(folder, &[&ports[..], &ARGUMENTS].concat())
 }
 
+/// Answer of a game server to what a stranger sends. Empty if it closes the connection.
+fn answer_to(address: &str, sent: &[u8]) -> String {
+    let mut connection = TcpStream::connect(address).expect("the game server listens");
+    connection.write_all(sent).expect("written");
+    let mut answer = Vec::new();
+    // A connection that is closed before all was read may be reset.
+    let _ = connection.read_to_end(&mut answer);
+    String::from_utf8(answer).expect("UTF-8")
+}
+
 /// Ratings of both players.
 async fn ratings(server: &ServerProcess) -> [f64; 2] {
     let client: Client = server.client().await;
@@ -58,7 +69,11 @@ async fn programs_in_c_and_cpp_play_a_match_through_restarts() {
     std::fs::write(&keys, page.split_once("\r\n\r\n").expect("a page").1).expect("written");
 
     let mut host = RunningProgram::start(&game_server, &[&uri, SET, &keys]);
+    let address = host.wait_for("players at ");
     let advertisement = host.wait_for("advertised ");
+    let malformed = "refused: the credential is malformed; send it as the server has given it\n";
+    assert_eq!(answer_to(&address, b"not a credential\n"), malformed);
+    assert_eq!(answer_to(&address, &[b'a'; 20_000]), "", "an endless line");
     let saved = folder.path().join("ann.saved");
     let ann_arguments = [&uri, SET, "ann", saved.to_str().expect("UTF-8")];
     let mut ann = RunningProgram::start(&queue, &ann_arguments);

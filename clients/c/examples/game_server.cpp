@@ -38,7 +38,7 @@ using support::bytes_of, support::check, support::check_system, support::now_us,
 constexpr std::uint64_t kTimeLimitUs = 180'000'000;
 // Players of the match.
 constexpr std::uint32_t kSeats = 2;
-// Most connections at the same time.
+// Most connections at the same time. A game also closes those that send nothing for long.
 constexpr std::size_t kConnectionsMax = 64;
 
 // Numbers of protobuf fields: of MatchmakingUpdateAdvertisementRequest and SessionCompositionData.
@@ -218,7 +218,9 @@ void run(char** arguments) {
   server.key_set = Bytes(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   server.client = support::open_client(arguments[1]);
 
-  const Bytes update = advertisement(listen_for_players(server));
+  const std::string address = listen_for_players(server);
+  std::printf("players at %s\n", address.c_str());
+  const Bytes update = advertisement(address);
   ft_matching_options options{};
   options.set_id = static_cast<std::uint32_t>(std::strtoul(arguments[2], nullptr, 10));
   std::uint8_t random[FT_MATCHING_RANDOM_BYTES];

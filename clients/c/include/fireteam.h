@@ -7,7 +7,7 @@
 //   ft_result_text has its text.
 // - Objects are made by ft_*_new and freed by ft_*_free. One thread at a time may use an object; an ft_client may be in many calls.
 // - There are no callbacks. Objects but ft_client and ft_stream make no threads, wait for nothing, and read no clock. An ft_client has a thread
-//   while it resolves a name.
+//   while it resolves a name. Its connections raise no SIGPIPE.
 // - Functions write into buffers of the caller, and keep no pointer to memory of the caller after they have returned. A buffer may be null if
 //   its capacity is 0; bytes may be null if their length is 0.
 // - Times are microseconds of a clock of the caller that never goes back, such as CLOCK_MONOTONIC, since any start.

@@ -41,7 +41,7 @@ pub(crate) fn new_client(uri: &str, certificate: &[u8], token: Option<&str>) -> 
 }
 
 /// Result of a call: the function's, the status, and the body.
-fn call(client: &Client, path: &str, timeout_ms: u32, capacity: usize) -> (i32, i32, Vec<u8>) {
+pub(crate) fn call(client: &Client, path: &str, timeout_ms: u32, capacity: usize) -> (i32, i32, Vec<u8>) {
     let path = CString::new(path).unwrap();
     let call = FtCall { id: 9, path: path.as_ptr(), timeout_ms };
     let (mut buffer, mut answer) = (vec![0; capacity], answer(0, -1, b""));

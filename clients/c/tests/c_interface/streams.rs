@@ -9,7 +9,7 @@ use fireteam_c::stream_exports::*;
 use fireteam_c::types::{FtAnswer, FtCall};
 
 use crate::functions::{answer, c};
-use crate::served::{Client, new_client, scripted};
+use crate::served::{Client, call, new_client, scripted};
 use crate::server::Served;
 
 /// Longest wait for what does happen, milliseconds.
@@ -93,6 +93,26 @@ fn stream_waits_and_notices_a_lost_server() {
     drop(client);
     drop(served);
     assert_eq!((stream.next(LONG_MS, 9), stream.end(9).1), (FT_STREAM_ENDED, 14));
+}
+
+/// A thread that waits for a message does not hold up the calls of others, nor the other way around.
+#[test]
+fn stream_waits_while_other_threads_make_calls() {
+    let served = scripted(true);
+    let client = tls_client(&served);
+    let stream = open(&client, "OpenStream", 5_000, &[5, 6]).unwrap();
+    assert_eq!(stream.next(LONG_MS, 9), 5);
+    let address = stream.0.expose_provenance();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || {
+            let stream = std::mem::ManuallyDrop::new(Stream(std::ptr::with_exposed_provenance_mut(address)));
+            [stream.next(LONG_MS, 9), stream.next(200, 9)]
+        });
+        for _ in 0..20 {
+            assert_eq!(call(&client, "/fireteam.v1.MatchmakingService/Release", 5_000, 100).1, 0);
+        }
+        assert_eq!(waiting.join().unwrap(), [6, FT_NONE]);
+    });
 }
 
 #[test]
