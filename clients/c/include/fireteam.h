@@ -680,9 +680,9 @@ int32_t ft_queueing_report(struct ft_queueing *queueing, const struct ft_team_ra
 // written, call again with a larger buffer. `FT_NONE`: no call.
 int32_t ft_queueing_poll_call(struct ft_queueing *queueing, struct ft_call *call, uint8_t *buffer, size_t capacity);
 
-// Fetches the watch to open now, a server stream, and close an earlier one: its request into the buffer, its number and path into `watch`;
-// `timeout_ms` is the deadline for opening it. Returns the bytes of the request. More than `capacity`: nothing was written. `FT_NONE`: the
-// open one goes on, or none is needed.
+// Fetches the watch to open now, which is a server stream: its request into the buffer, its number and path into `watch`; `timeout_ms` is
+// the deadline for opening it, the stream has none. Close an earlier watch. Returns the bytes of the request. More than `capacity`: nothing
+// was written. `FT_NONE`: the open one goes on, or none is needed.
 int32_t ft_queueing_poll_watch(struct ft_queueing *queueing, struct ft_call *watch, uint8_t *buffer, size_t capacity);
 
 // Time at which `ft_queueing_handle_timeout` is due, unless another event comes first, into `at_us`. `FT_NONE`: the loop waits for events
@@ -737,23 +737,23 @@ int32_t ft_match_host_handle_timeout(struct ft_match_host *host, uint64_t now_us
 int32_t ft_match_host_matches_changed(struct ft_match_host *host, uint64_t now_us);
 
 // Gives a match up. Another game server is sought if play has not begun.
-int32_t ft_match_host_give_up(struct ft_match_host *host, const char *match_id_text, uint64_t now_us);
+int32_t ft_match_host_give_up(struct ft_match_host *host, const char *match_id, uint64_t now_us);
 
 // The match is over: 0 played, 1 it could not be hosted and was not played. A report ends a match, too. `FT_MATCH_OUTCOME_MATCH_ENDED` or
 // `FT_MATCH_OUTCOME_REFUSED` follows.
-int32_t ft_match_host_end_match(struct ft_match_host *host, const char *match_id_text, uint8_t failed, uint64_t now_us);
+int32_t ft_match_host_end_match(struct ft_match_host *host, const char *match_id, uint8_t failed, uint64_t now_us);
 
 // The match was played: ranks of all its teams, 1 to 128 of them. It ends the match. `FT_MATCH_OUTCOME_REPORTED` or
 // `FT_MATCH_OUTCOME_REFUSED` follows.
 int32_t ft_match_host_report(struct ft_match_host *host,
-                             const char *match_id_text,
+                             const char *match_id,
                              const struct ft_team_rank *ranks,
                              size_t rank_count,
                              uint64_t now_us);
 
 // The same with a protobuf `ReportResultRequest`, which also ranks players and names those who left: `match_id` and ranks are required; the
 // token is added.
-int32_t ft_match_host_report_result(struct ft_match_host *host, const uint8_t *report_bytes, size_t report_length, uint64_t now_us);
+int32_t ft_match_host_report_result(struct ft_match_host *host, const uint8_t *report, size_t report_length, uint64_t now_us);
 
 // Fetches a call: its request into the buffer, the rest into `call`. Returns the bytes of the request. More than `capacity`: nothing was
 // written, call again with a larger buffer. `FT_NONE`: no call.

@@ -84,15 +84,15 @@ impl fmt::Debug for FtMatchHost {
 }
 
 /// Match id of the caller.
-pub(crate) fn match_id(text: &str) -> Result<String, i32> {
+pub(crate) fn parse_match_id(text: &str) -> Result<String, i32> {
     let id = text.to_owned();
     if !id.is_empty() && are_ids([&id].into_iter()) { Ok(id) } else { Err(FT_ERROR_VALUE) }
 }
 
 /// Report from its bytes: a `ReportResultRequest` with a match and ranks.
-pub(crate) fn report(bytes: &[u8]) -> Result<HostingEvent, i32> {
+pub(crate) fn parse_report(bytes: &[u8]) -> Result<HostingEvent, i32> {
     let report = pb::ReportResultRequest::decode(bytes).map_err(|_| FT_ERROR_MALFORMED)?;
-    match_id(&report.match_id)?;
+    parse_match_id(&report.match_id)?;
     if report.team_ranks.is_empty() && report.player_ranks.is_empty() {
         return Err(FT_ERROR_VALUE);
     }

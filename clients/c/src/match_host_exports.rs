@@ -10,7 +10,7 @@ use fireteam_client::pb;
 use crate::arguments::{
     bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, random_bytes, read_answer, read_ranks,
 };
-use crate::match_host::{FtMatchHost, match_id, report};
+use crate::match_host::{FtMatchHost, parse_match_id, parse_report};
 use crate::match_host_outcome::match_outcome_parts;
 use crate::queue_types::{FT_MATCH_HOST_RANDOM_BYTES, FT_TOKEN_BYTES, FtMatchOutcome, FtTeamRank};
 use crate::raw::enter;
@@ -89,13 +89,9 @@ pub unsafe extern "C" fn ft_match_host_matches_changed(host: *mut FtMatchHost, n
 
 /// Gives a match up. Another game server is sought if play has not begun.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ft_match_host_give_up(
-    host: *mut FtMatchHost,
-    match_id_text: *const c_char,
-    now_us: u64,
-) -> i32 {
+pub unsafe extern "C" fn ft_match_host_give_up(host: *mut FtMatchHost, match_id: *const c_char, now_us: u64) -> i32 {
     enter(|caller| {
-        let match_id = match_id(caller.text(match_id_text, FT_ID_BYTES)?)?;
+        let match_id = parse_match_id(caller.text(match_id, FT_ID_BYTES)?)?;
         caller.object(host)?.handle(HostingEvent::GiveUp { match_id }, now_us)
     })
 }
@@ -105,13 +101,13 @@ pub unsafe extern "C" fn ft_match_host_give_up(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_end_match(
     host: *mut FtMatchHost,
-    match_id_text: *const c_char,
+    match_id: *const c_char,
     failed: u8,
     now_us: u64,
 ) -> i32 {
     enter(|caller| {
         let failed = flag(failed)?;
-        let match_id = match_id(caller.text(match_id_text, FT_ID_BYTES)?)?;
+        let match_id = parse_match_id(caller.text(match_id, FT_ID_BYTES)?)?;
         caller.object(host)?.handle(HostingEvent::EndMatch { match_id, failed }, now_us)
     })
 }
@@ -121,13 +117,13 @@ pub unsafe extern "C" fn ft_match_host_end_match(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_report(
     host: *mut FtMatchHost,
-    match_id_text: *const c_char,
+    match_id: *const c_char,
     ranks: *const FtTeamRank,
     rank_count: usize,
     now_us: u64,
 ) -> i32 {
     enter(|caller| {
-        let match_id = match_id(caller.text(match_id_text, FT_ID_BYTES)?)?;
+        let match_id = parse_match_id(caller.text(match_id, FT_ID_BYTES)?)?;
         let team_ranks = read_ranks(&caller, ranks, rank_count)?;
         let report = pb::ReportResultRequest { match_id, team_ranks, ..Default::default() };
         caller.object(host)?.handle(HostingEvent::Report(Box::new(report)), now_us)
@@ -139,12 +135,12 @@ pub unsafe extern "C" fn ft_match_host_report(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_report_result(
     host: *mut FtMatchHost,
-    report_bytes: *const u8,
+    report: *const u8,
     report_length: usize,
     now_us: u64,
 ) -> i32 {
     enter(|caller| {
-        let event = report(caller.bytes(report_bytes, report_length)?)?;
+        let event = parse_report(caller.bytes(report, report_length)?)?;
         caller.object(host)?.handle(event, now_us)
     })
 }

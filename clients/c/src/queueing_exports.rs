@@ -205,9 +205,9 @@ pub unsafe extern "C" fn ft_queueing_poll_call(
     })
 }
 
-/// Fetches the watch to open now, a server stream, and close an earlier one: its request into the buffer, its number and path into `watch`;
-/// `timeout_ms` is the deadline for opening it. Returns the bytes of the request. More than `capacity`: nothing was written. `FT_NONE`: the
-/// open one goes on, or none is needed.
+/// Fetches the watch to open now, which is a server stream: its request into the buffer, its number and path into `watch`; `timeout_ms` is
+/// the deadline for opening it, the stream has none. Close an earlier watch. Returns the bytes of the request. More than `capacity`: nothing
+/// was written. `FT_NONE`: the open one goes on, or none is needed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_poll_watch(
     queueing: *mut FtQueueing,
