@@ -56,7 +56,11 @@ mod player_reports;
 #[cfg(test)]
 mod postgres_hang;
 #[cfg(test)]
+mod programs;
+#[cfg(test)]
 mod proxy;
+#[cfg(test)]
+mod queue_programs;
 #[cfg(test)]
 mod random_servers;
 #[cfg(test)]

@@ -5,7 +5,6 @@ mod beacon_processes;
 mod delay_line_checks;
 mod host_namespace;
 mod hosts;
-mod programs;
 mod proven_round_trips;
 mod recorded_calls;
 
@@ -23,6 +22,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::cluster::{Cluster, client};
 use crate::identities::Identities;
+use crate::programs::{Language, printed};
 use crate::report::{TestReport, lock_machine, until};
 use crate::support::database::create_test_database;
 use crate::support::delay_line::Path;
@@ -30,7 +30,6 @@ use crate::support::network_namespace;
 use crate::support::server_process::TEST_TIMEOUT;
 use host_namespace::{HostNamespace, are_separate};
 use hosts::{Host, HostPlan, SET, located_session};
-use programs::{Language, printed};
 use recorded_calls::CallRecorder;
 
 /// Most packets to one host in a phase, and to one that does not answer, as docs/CLIENTS.md promises.
@@ -172,7 +171,7 @@ impl Scenario {
 
     /// Runs the search loop as a program at the first server, until it has joined the session of the nearest host and left it.
     async fn run_program(&self, report: &mut TestReport, language: Language) {
-        let Some(program) = language.compile() else { return };
+        let Some(program) = language.compile("search") else { return };
         let recorder = CallRecorder::start(self.cluster.address(0).expect("a server")).await;
         let (set, region_ms) = (SET.to_string(), SEARCHER_MS.to_string());
         let mut command = Command::new(program);

@@ -10,8 +10,9 @@
 
 #include "fireteam.h"
 
+#include "support.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -24,71 +25,8 @@
 // Time of the whole program, microseconds.
 #define TIME_LIMIT_US (60u * 1000u * 1000u)
 
-// Numbers of protobuf fields.
-#define PLAYER_USER_ID 1
-#define PARTY_PLAYERS 8
-
 static uint8_t request[FT_ANSWER_BYTES];
 static uint8_t body[FT_ANSWER_BYTES];
-static char certificates[65536];
-
-static void fail(const char *step, int32_t code) {
-  fprintf(stderr, "%s failed: %d\n", step, (int)code);
-  exit(1);
-}
-
-// Result of a function that has to succeed.
-static int32_t check(const char *step, int32_t result) {
-  if (result < 0) fail(step, result);
-  return result;
-}
-
-// Clock that never goes back, microseconds.
-static uint64_t now_us(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
-}
-
-static void fill_random(uint8_t *bytes, size_t length) {
-  FILE *file = fopen("/dev/urandom", "rb");
-  if (file == NULL || fread(bytes, 1, length, file) != length) fail("random bytes", FT_ERROR_VALUE);
-  fclose(file);
-}
-
-// Protobuf field of bytes shorter than 128; returns the bytes written.
-static size_t put_field(uint8_t *to, unsigned number, const void *bytes, size_t length) {
-  to[0] = (uint8_t)(number << 3 | 2);
-  to[1] = (uint8_t)length;
-  memcpy(to + 2, bytes, length);
-  return length + 2;
-}
-
-// Party of one player: SessionCompositionData { players: [PlayerData { user_id }] }.
-static size_t put_party(uint8_t *to, const char *user_id) {
-  uint8_t player[112];
-  size_t length = strlen(user_id);
-  if (100 < length) fail("user id", FT_ERROR_LENGTH);
-  length = put_field(player, PLAYER_USER_ID, user_id, length);
-  return put_field(to, PARTY_PLAYERS, player, length);
-}
-
-static ft_client *new_client(const char *uri, const char *ca_path) {
-  ft_client_options options;
-  ft_client *client = NULL;
-  memset(&options, 0, sizeof options);
-  options.uri = uri;
-  options.token = getenv("FIRETEAM_TOKEN");
-  if (ca_path != NULL) {
-    FILE *file = fopen(ca_path, "rb");
-    if (file == NULL) fail("open the certificates", FT_ERROR_VALUE);
-    options.ca_certificates_length = fread(certificates, 1, sizeof certificates, file);
-    options.ca_certificates = (const uint8_t *)certificates;
-    fclose(file);
-  }
-  check("ft_client_new", ft_client_new(&options, &client));
-  return client;
-}
 
 static ft_matching *new_matching(uint32_t set_id, const char *user_id) {
   uint8_t party[128], random[FT_MATCHING_RANDOM_BYTES];
@@ -217,7 +155,10 @@ int main(int count, char **arguments) {
   }
   if (ft_interface_version() != FT_INTERFACE_VERSION) fail("version", FT_ERROR_VALUE);
   udp = socket(AF_INET, SOCK_DGRAM, 0);
-  if (udp < 0) fail("socket", errno);
+  if (udp < 0) {
+    perror("socket");
+    return 1;
+  }
   client = new_client(arguments[1], count > 4 ? arguments[4] : NULL);
   matching = new_matching(set_id, user_id);
 

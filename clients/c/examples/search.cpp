@@ -7,59 +7,30 @@
 
 #include <fireteam/matching.hpp>
 
+#include "support.hpp"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <stdexcept>
 #include <string>
 
 namespace {
 
 using fireteam::Bytes;
+using support::bytes_of, support::check, support::now_us, support::put_field, support::put_float;
 
 // Time of the whole program, microseconds.
 constexpr std::uint64_t kTimeLimitUs = 60'000'000;
 
 // Numbers of protobuf fields: of SessionCompositionData, PlayerData and RegionLatency.
 constexpr unsigned kPlayers = 8, kRegionLatencies = 10, kUserId = 1, kRegion = 1, kRoundTripMs = 2;
-
-std::int32_t check(const char* step, std::int32_t result) {
-  if (result < 0) throw std::runtime_error(std::string(step) + " failed: " + std::to_string(result));
-  return result;
-}
-
-// Clock that never goes back, microseconds.
-std::uint64_t now_us() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
-}
-
-// Protobuf field of bytes shorter than 128.
-void put_field(Bytes& to, unsigned number, const Bytes& bytes) {
-  if (bytes.size() > 127) throw std::runtime_error("a field is too long");
-  to.push_back(static_cast<std::uint8_t>(number << 3 | 2));
-  to.push_back(static_cast<std::uint8_t>(bytes.size()));
-  to.insert(to.end(), bytes.begin(), bytes.end());
-}
-
-// Protobuf field of type float.
-void put_float(Bytes& to, unsigned number, float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  to.push_back(static_cast<std::uint8_t>(number << 3 | 5));
-  for (unsigned shift = 0; shift < 32; shift += 8) to.push_back(static_cast<std::uint8_t>(bits >> shift));
-}
-
-Bytes bytes_of(const std::string& text) { return Bytes(text.begin(), text.end()); }
 
 // SessionCompositionData { players: [PlayerData { user_id }], region_latencies: [RegionLatency { region, round_trip_ms }] }.
 Bytes party(const std::string& user_id, const char* region, float round_trip_ms) {
@@ -72,23 +43,6 @@ Bytes party(const std::string& user_id, const char* region, float round_trip_ms)
     put_field(party, kRegionLatencies, latency);
   }
   return party;
-}
-
-// Makes all calls, and returns their number. A game makes them on another thread: here, a datagram waits until the call is answered.
-int make_calls(fireteam::Matching& matching, const fireteam::Client& client) {
-  ft_call call{};
-  Bytes request, body;
-  int count = 0;
-  for (std::int32_t length = 0; (length = matching.poll_call(call, request)) != FT_NONE;) {
-    check("poll_call", length);
-    ft_answer answer{};
-    check("call", client.call(call, request, body, answer));
-    std::printf("%s: %d\n", call.path, static_cast<int>(answer.status));
-    const std::int32_t result = matching.handle_answer(answer, now_us());
-    if (result != FT_ERROR_MALFORMED) check("handle_answer", result);
-    ++count;
-  }
-  return count;
 }
 
 void send_datagrams(fireteam::Matching& matching, int udp) {
@@ -134,15 +88,8 @@ int play(fireteam::Matching& matching, bool& has_ended) {
 
 // Waits for a datagram until the loop needs its timeout, and gives it what came.
 void wait_for_event(fireteam::Matching& matching, int udp) {
-  std::uint64_t at_us = 0;
-  const std::uint64_t now = now_us();
-  int pause_ms = 1000;
-  if (matching.poll_timeout(at_us) >= 0) {
-    const std::uint64_t pause_us = now < at_us ? at_us - now : 0;
-    pause_ms = static_cast<int>((std::min<std::uint64_t>(pause_us, 1'000'000) + 999) / 1000);
-  }
   pollfd waited{udp, POLLIN, 0};
-  if (poll(&waited, 1, pause_ms) > 0) {
+  if (poll(&waited, 1, support::pause_ms(matching, 1000)) > 0) {
     std::uint8_t packet[2048];
     sockaddr_in source{};
     socklen_t source_length = sizeof source;
@@ -171,26 +118,20 @@ void run(int count, char** arguments) {
   options.game_data_length = game_data.size();
   options.set_id = static_cast<std::uint32_t>(std::strtoul(arguments[2], nullptr, 10));
   std::uint8_t random[FT_MATCHING_RANDOM_BYTES];
-  std::random_device source;
-  for (auto& byte : random) byte = static_cast<std::uint8_t>(source());
+  support::fill_random(random);
   fireteam::Matching matching;
   check("open the loop", matching.open(options, random));
+  const fireteam::Client client = support::open_client(arguments[1]);
+  Bytes body;
 
-  ft_client_options client_options{};
-  client_options.uri = arguments[1];
-  client_options.token = std::getenv("FIRETEAM_TOKEN");
-  fireteam::Client client;
-  check("open the client", client.open(client_options));
-
-  const int udp = socket(AF_INET, SOCK_DGRAM, 0);
-  check("socket", udp);
+  const int udp = support::check_system("socket", socket(AF_INET, SOCK_DGRAM, 0));
   const std::uint64_t start_us = now_us();
   bool has_ended = false;
   check("start", matching.start(start_us));
   while (!has_ended) {
     if (now_us() - start_us > kTimeLimitUs) throw std::runtime_error("the loop did not end in time");
     // A call or an outcome may lead to others. Wait when there are none.
-    int work = make_calls(matching, client);
+    int work = support::make_calls(matching, client, body);
     send_datagrams(matching, udp);
     work += play(matching, has_ended);
     if (work == 0) wait_for_event(matching, udp);
@@ -205,12 +146,5 @@ int main(int count, char** arguments) {
     std::fprintf(stderr, "use: %s URI SET_ID USER_ID [REGION MS]\n", arguments[0]);
     return 2;
   }
-  try {
-    run(count, arguments);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  std::puts("ok");
-  return 0;
+  return support::run([&] { run(count, arguments); });
 }

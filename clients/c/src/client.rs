@@ -1,6 +1,7 @@
 //! Calls over HTTP/2 and TLS, for games without a transport of their own: one blocking call at a time on each thread.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fireteam_client::{Certificate, ClientTlsConfig};
@@ -11,16 +12,20 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Response, Status};
+use tower::util::MapResponse;
 
+use crate::call_failure::CallFailure;
+use crate::connection::{connector, without_vectored_writes};
 use crate::status::{FT_ERROR_CLIENT, FT_ERROR_VALUE};
+use crate::stream::FtStream;
 
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connection to one server. Several threads may use it at the same time. It connects at the first call, and again after a failure.
 pub struct FtClient {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     channel: Channel,
     authorization: Option<AsciiMetadataValue>,
 }
@@ -31,12 +36,6 @@ pub(crate) struct ClientSettings<'a> {
     pub(crate) ca_certificates: &'a [u8],
     pub(crate) server_name: Option<&'a str>,
     pub(crate) token: Option<&'a str>,
-}
-
-/// Failed call: the status code, and `google.rpc.Status` as bytes.
-pub(crate) struct Failure {
-    pub(crate) code: i32,
-    pub(crate) details: Vec<u8>,
 }
 
 impl FtClient {
@@ -61,9 +60,10 @@ impl FtClient {
         // The channel needs the runtime for its background task.
         let channel = {
             let _entered = runtime.enter();
-            endpoint.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).connect_lazy()
+            let connector = MapResponse::new(connector(CONNECT_TIMEOUT), without_vectored_writes);
+            endpoint.connect_timeout(CONNECT_TIMEOUT).connect_with_connector_lazy(connector)
         };
-        Ok(Self { runtime, channel, authorization })
+        Ok(Self { runtime: Arc::new(runtime), channel, authorization })
     }
 
     /// Makes a call, and waits for its answer until the deadline.
@@ -72,36 +72,66 @@ impl FtClient {
         path: &str,
         request: Vec<u8>,
         deadline: Duration,
-    ) -> Result<Result<Vec<u8>, Failure>, i32> {
-        let path: PathAndQuery = path.parse().map_err(|_| FT_ERROR_VALUE)?;
-        let mut request = Request::new(request);
+    ) -> Result<Result<Vec<u8>, CallFailure>, i32> {
+        let path = parse_path(path)?;
+        let mut request = self.request(request);
         request.set_timeout(deadline);
-        if let Some(authorization) = &self.authorization {
-            request.metadata_mut().insert("authorization", authorization.clone());
-        }
         let mut grpc = Grpc::new(self.channel.clone());
         let answered = self.runtime.block_on(async {
             let call = async {
-                grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+                ready(&mut grpc).await?;
                 grpc.unary(request, path, BytesCodec).await
             };
             tokio::time::timeout(deadline, call).await
         });
         Ok(match answered {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(Failure { code: code(&status).into(), details: status.details().to_vec() }),
-            Err(_) => Err(Failure { code: Code::DeadlineExceeded.into(), details: Vec::new() }),
+            Ok(Err(status)) => Err(CallFailure::from(&status)),
+            Err(_) => Err(CallFailure { code: Code::DeadlineExceeded.into(), details: Vec::new() }),
         })
+    }
+
+    /// Server stream that its first read opens, until the deadline. The stream itself has none.
+    pub(crate) fn stream(
+        &self,
+        call_id: u64,
+        path: &str,
+        request: Vec<u8>,
+        deadline: Duration,
+    ) -> Result<FtStream, i32> {
+        let path = parse_path(path)?;
+        let request = self.request(request);
+        let mut grpc = Grpc::new(self.channel.clone());
+        let opening = Box::pin(async move {
+            let open = async {
+                ready(&mut grpc).await?;
+                grpc.server_streaming(request, path, BytesCodec).await
+            };
+            let opened = tokio::time::timeout(deadline, open).await;
+            opened
+                .map_err(|_| Status::deadline_exceeded("the stream was not opened in time"))?
+                .map(Response::into_inner)
+        });
+        Ok(FtStream::new(Arc::clone(&self.runtime), opening, call_id))
+    }
+
+    /// Request with the client's token.
+    fn request(&self, message: Vec<u8>) -> Request<Vec<u8>> {
+        let mut request = Request::new(message);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        request
     }
 }
 
-/// Code of a failure, corrected where tonic's differs from that of other gRPC libraries: a passed deadline, and a lost connection.
-fn code(status: &Status) -> Code {
-    match status.code() {
-        Code::Cancelled if status.message() == "Timeout expired" => Code::DeadlineExceeded,
-        Code::Unknown if std::error::Error::source(status).is_some() => Code::Unavailable,
-        code => code,
-    }
+fn parse_path(path: &str) -> Result<PathAndQuery, i32> {
+    path.parse().map_err(|_| FT_ERROR_VALUE)
+}
+
+/// Waits for the connection.
+async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
+    grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))
 }
 
 impl fmt::Debug for FtClient {

@@ -58,13 +58,9 @@ pub unsafe extern "C" fn ft_client_call(
     enter(|caller| {
         caller.check_place(answer)?;
         let client = caller.shared_object(client)?;
-        let call = caller.read(call)?;
-        let path = caller.text(call.path, PATH_BYTES_MAX)?;
-        if !(1..=TIMEOUT_MS_MAX).contains(&call.timeout_ms) || !path.starts_with('/') {
-            return Err(FT_ERROR_VALUE);
-        }
+        let (call_id, path, deadline) = read_call(&caller, call)?;
         let request = caller.bytes(request, request_length)?.to_vec();
-        let answered = client.call(path, request, Duration::from_millis(call.timeout_ms.into()))?;
+        let answered = client.call(path, request, deadline)?;
         let (status, body) = match &answered {
             Ok(body) => (0, body),
             Err(failure) => (failure.code, &failure.details),
@@ -73,13 +69,23 @@ pub unsafe extern "C" fn ft_client_call(
             return Err(FT_ERROR_BUFFER);
         }
         let length = caller.fill(body, buffer, capacity)?;
-        let (call_id, body_length) = (call.id, body.len());
+        let body_length = body.len();
         caller.write(
             answer,
             FtAnswer { call_id, retry_after_ms: -1, reason: ptr::null(), body: buffer, body_length, status },
         )?;
         Ok(length)
     })
+}
+
+/// Number, path and deadline of a call.
+pub(crate) fn read_call(caller: &Caller, call: *const FtCall) -> Result<(u64, &str, Duration), i32> {
+    let call = caller.read(call)?;
+    let path = caller.text(call.path, PATH_BYTES_MAX)?;
+    if !(1..=TIMEOUT_MS_MAX).contains(&call.timeout_ms) || !path.starts_with('/') {
+        return Err(FT_ERROR_VALUE);
+    }
+    Ok((call.id, path, Duration::from_millis(call.timeout_ms.into())))
 }
 
 /// Text that may be null.

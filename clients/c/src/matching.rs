@@ -1,46 +1,65 @@
-//! Search loop as an object of the interface: keeps what does not fit into the caller's buffer, and knows the RPC of each call.
+//! Search loop as an object of the interface.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use fireteam_client::matching::{
-    Call, CallId, Event, HostedSession, Matching, MatchingOptions, MatchingState, MonotonicTime, Outcome,
-    ProberDataJudge, Transmit,
+    Answer, Call, CallError, CallId, Event, HostedSession, Matching, MatchingOptions, MatchingState, MonotonicTime,
+    Outcome, ProberDataJudge, Transmit,
 };
 use fireteam_client::pb;
 use fireteam_client::probe::Verdict;
 use prost::Message;
 
-use crate::call_codec::{KnownCalls, Rpc, are_ids, call_error, unreadable};
-use crate::status::{FT_ERROR_MALFORMED, FT_ERROR_PANIC, FT_ERROR_UNKNOWN_CALL, FT_ERROR_VALUE};
+use crate::identifier::are_ids;
+use crate::loop_object::{LoopMachine, LoopObject};
+use crate::search_call_codec::SearchRpc;
+use crate::status::{FT_ERROR_MALFORMED, FT_ERROR_VALUE};
 use crate::types;
 
 /// Search loop of one party. One thread at a time may use it.
 pub struct FtMatching {
-    matching: Matching,
-    known_calls: KnownCalls,
-    call: Option<PendingCall>,
+    pub(crate) object: LoopObject<Matching>,
     transmit: Option<Transmit>,
-    outcome: Option<Outcome>,
-    /// A function runs, or has ended by a panic.
-    is_running: bool,
 }
 
-/// Call that was not fetched yet.
-pub(crate) struct PendingCall {
-    pub(crate) id: CallId,
-    pub(crate) rpc: Rpc,
-    pub(crate) body: Vec<u8>,
-}
+impl LoopMachine for Matching {
+    type Event = Event;
+    type Answer = Answer;
+    type Outcome = Outcome;
+    type Rpc = SearchRpc;
 
-/// Parts of an answer.
-pub(crate) struct AnswerParts<'a> {
-    pub(crate) id: CallId,
-    pub(crate) status: i32,
-    pub(crate) body: &'a [u8],
-    pub(crate) reason: Option<&'a str>,
-    pub(crate) retry_after_ms: Option<u64>,
+    fn handle(&mut self, event: Event, now: MonotonicTime) {
+        Matching::handle(self, event, now);
+    }
+
+    fn poll_call(&mut self) -> Option<(CallId, SearchRpc, Vec<u8>)> {
+        let Call { id, request } = Matching::poll_call(self)?;
+        let (rpc, body) = SearchRpc::of(&request);
+        Some((id, rpc, body))
+    }
+
+    fn poll_outcome(&mut self) -> Option<Outcome> {
+        Matching::poll_outcome(self)
+    }
+
+    fn poll_timeout(&self) -> Option<MonotonicTime> {
+        Matching::poll_timeout(self)
+    }
+
+    fn path(rpc: SearchRpc) -> &'static CStr {
+        rpc.path()
+    }
+
+    fn decode(rpc: SearchRpc, body: &[u8]) -> Option<Answer> {
+        rpc.decode(body)
+    }
+
+    fn answer_event(id: CallId, result: Result<Answer, CallError>) -> Event {
+        Event::Answer { id, result }
+    }
 }
 
 impl FtMatching {
@@ -50,67 +69,19 @@ impl FtMatching {
         if compares_game_data {
             matching.set_prober_data_judge(judge(own));
         }
-        Self {
-            matching,
-            known_calls: KnownCalls::default(),
-            call: None,
-            transmit: None,
-            outcome: None,
-            is_running: false,
-        }
-    }
-
-    /// Runs a function, unless an earlier one has ended by a panic.
-    pub(crate) fn run<T>(&mut self, function: impl FnOnce(&mut Self) -> T) -> Result<T, i32> {
-        if std::mem::replace(&mut self.is_running, true) {
-            return Err(FT_ERROR_PANIC);
-        }
-        let result = function(self);
-        self.is_running = false;
-        Ok(result)
+        Self { object: LoopObject::new(matching), transmit: None }
     }
 
     /// Gives an event to the loop.
     pub(crate) fn handle(&mut self, event: Event, now_us: u64) -> Result<i32, i32> {
-        self.run(|it| it.matching.handle(event, MonotonicTime::from_micros(now_us)))?;
-        Ok(0)
-    }
-
-    /// Gives an answer to the loop. An answer that cannot be read counts as a failure of the call, and is an error of the caller, too.
-    pub(crate) fn handle_answer(&mut self, answer: &AnswerParts<'_>, now_us: u64) -> Result<i32, i32> {
-        let id = answer.id;
-        let rpc = self.known_calls.rpc(id.0).ok_or(FT_ERROR_UNKNOWN_CALL)?;
-        let result = match answer.status {
-            0 => rpc.decode(answer.body).ok_or_else(unreadable),
-            1..=16 => Err(call_error(answer.status, answer.body, answer.reason, answer.retry_after_ms)),
-            _ => return Err(FT_ERROR_VALUE),
-        };
-        let is_unreadable = answer.status == 0 && result.is_err();
-        self.handle(Event::Answer { id, result }, now_us)?;
-        if is_unreadable { Err(FT_ERROR_MALFORMED) } else { Ok(0) }
-    }
-
-    /// Next call, until [`Self::call_is_done`].
-    pub(crate) fn next_call(&mut self) -> Result<Option<&PendingCall>, i32> {
-        self.run(|it| {
-            if it.call.is_none()
-                && let Some(Call { id, request }) = it.matching.poll_call()
-            {
-                let (rpc, body) = Rpc::of(&request);
-                it.known_calls.insert(id.0, rpc);
-                it.call = Some(PendingCall { id, rpc, body });
-            }
-        })?;
-        Ok(self.call.as_ref())
-    }
-
-    pub(crate) fn call_is_done(&mut self) {
-        self.call = None;
+        self.object.handle(event, now_us)
     }
 
     /// Next datagram, until [`Self::transmit_is_done`].
     pub(crate) fn next_transmit(&mut self) -> Result<Option<&Transmit>, i32> {
-        self.run(|it| it.transmit = it.transmit.take().or_else(|| it.matching.poll_transmit()))?;
+        if self.transmit.is_none() {
+            self.transmit = self.object.run(Matching::poll_transmit)?;
+        }
         Ok(self.transmit.as_ref())
     }
 
@@ -118,24 +89,9 @@ impl FtMatching {
         self.transmit = None;
     }
 
-    /// Next outcome, until [`Self::outcome_is_done`].
-    pub(crate) fn next_outcome(&mut self) -> Result<Option<&Outcome>, i32> {
-        self.run(|it| it.outcome = it.outcome.take().or_else(|| it.matching.poll_outcome()))?;
-        Ok(self.outcome.as_ref())
-    }
-
-    pub(crate) fn outcome_is_done(&mut self) {
-        self.outcome = None;
-    }
-
-    /// Time of the next timeout, microseconds.
-    pub(crate) fn timeout_us(&mut self) -> Result<Option<u64>, i32> {
-        self.run(|it| it.matching.poll_timeout().map(MonotonicTime::as_micros))
-    }
-
     /// State, as `FT_STATE_*`.
     pub(crate) fn state(&mut self) -> Result<i32, i32> {
-        self.run(|it| match it.matching.state() {
+        self.object.run(|matching| match matching.state() {
             MatchingState::Idle => types::FT_STATE_IDLE,
             MatchingState::Choosing => types::FT_STATE_CHOOSING,
             MatchingState::Searching => types::FT_STATE_SEARCHING,
@@ -153,7 +109,7 @@ impl FtMatching {
 
 impl fmt::Debug for FtMatching {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FtMatching").field("matching", &self.matching).finish_non_exhaustive()
+        f.debug_struct("FtMatching").field("matching", self.object.machine()).finish_non_exhaustive()
     }
 }
 
@@ -176,6 +132,7 @@ pub(crate) fn hosting(
 ) -> Result<HostedSession, i32> {
     let request = update(advertisement)?;
     Ok(HostedSession {
+        kind: request.kind(),
         session: request.session_composition.ok_or(FT_ERROR_VALUE)?,
         connect_data: request.connect_data,
         allowed_ranges: request.allowed_ranges,

@@ -5,27 +5,20 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use fireteam_client::matching::{CallId, Event, HostedSession, MatchingOptions};
+use fireteam_client::matching::{Event, HostedSession, MatchingOptions};
 use fireteam_client::probe::is_probe;
 
-use crate::matching::{AnswerParts, FtMatching, hosting, party, reservation_event, session_changed};
+use crate::arguments::{bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, random_bytes, read_answer};
+use crate::matching::{FtMatching, hosting, party, reservation_event, session_changed};
 use crate::outcome::outcome_parts;
 use crate::raw::{Caller, enter};
-use crate::status::{FT_ERROR_LENGTH, FT_ERROR_VALUE, FT_INTERFACE_VERSION, FT_NONE};
+use crate::status::FT_NONE;
 use crate::types::{
     FT_ID_BYTES, FT_MATCHING_RANDOM_BYTES, FtAddress, FtAnswer, FtCall, FtHosting, FtMatchingOptions, FtOutcome,
 };
 
 /// Most bytes of a game's data in an involved probe.
 const GAME_DATA_BYTES_MAX: usize = 1_134;
-/// Deadline of each call.
-const CALL_TIMEOUT_MS: u32 = 5_000;
-
-/// Version of the interface that the library implements. Compare it with `FT_INTERFACE_VERSION` of the header.
-#[unsafe(no_mangle)]
-pub extern "C" fn ft_interface_version() -> u32 {
-    FT_INTERFACE_VERSION
-}
 
 /// Makes a search loop, which waits for `ft_matching_start`. `random` is 32 bytes that no one can guess, from the random number generator
 /// of the system: keys and nonces are made from them. Free the loop with `ft_matching_free`.
@@ -74,16 +67,7 @@ pub unsafe extern "C" fn ft_matching_handle_answer(
 ) -> i32 {
     enter(|caller| {
         let matching = caller.object(matching)?;
-        let answer = caller.read(answer)?;
-        let reason = if answer.reason.is_null() { None } else { Some(caller.text(answer.reason, FT_ID_BYTES)?) };
-        let parts = AnswerParts {
-            id: CallId(answer.call_id),
-            status: answer.status,
-            body: caller.bytes(answer.body, answer.body_length)?,
-            reason,
-            retry_after_ms: u64::try_from(answer.retry_after_ms).ok(),
-        };
-        matching.handle_answer(&parts, now_us)
+        matching.object.handle_answer(&read_answer(&caller, answer)?, now_us)
     })
 }
 
@@ -204,15 +188,7 @@ pub unsafe extern "C" fn ft_matching_poll_call(
 ) -> i32 {
     enter(|caller| {
         let matching = caller.object(matching)?;
-        caller.check_place(call)?;
-        let pending = matching.next_call()?.ok_or(FT_NONE)?;
-        let length = caller.fill(&pending.body, buffer, capacity)?;
-        if pending.body.len() <= capacity {
-            let (id, path) = (pending.id.0, pending.rpc.path().as_ptr());
-            caller.write(call, FtCall { id, path, timeout_ms: CALL_TIMEOUT_MS })?;
-            matching.call_is_done();
-        }
-        Ok(length)
+        poll_call(&caller, &mut matching.object, call, buffer, capacity)
     })
 }
 
@@ -242,12 +218,7 @@ pub unsafe extern "C" fn ft_matching_poll_transmit(
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_poll_timeout(matching: *mut FtMatching, at_us: *mut u64) -> i32 {
-    enter(|caller| {
-        let matching = caller.object(matching)?;
-        caller.check_place(at_us)?;
-        caller.write(at_us, matching.timeout_us()?.ok_or(FT_NONE)?)?;
-        Ok(0)
-    })
+    enter(|caller| poll_timeout(&caller, &mut caller.object(matching)?.object, at_us))
 }
 
 /// Fetches an outcome: its fields into `outcome`, its data into the buffer. Returns the bytes of the data, which may be 0. More than
@@ -261,14 +232,7 @@ pub unsafe extern "C" fn ft_matching_poll_outcome(
 ) -> i32 {
     enter(|caller| {
         let matching = caller.object(matching)?;
-        caller.check_place(outcome)?;
-        let (parts, data) = outcome_parts(matching.next_outcome()?.ok_or(FT_NONE)?);
-        let length = caller.fill(data, buffer, capacity)?;
-        if data.len() <= capacity {
-            caller.write(outcome, parts)?;
-            matching.outcome_is_done();
-        }
-        Ok(length)
+        poll_outcome(&caller, &mut matching.object, outcome_parts, outcome, buffer, capacity)
     })
 }
 
@@ -280,16 +244,14 @@ pub unsafe extern "C" fn ft_matching_state(matching: *mut FtMatching) -> i32 {
 
 fn read_options(caller: &Caller, options: &FtMatchingOptions) -> Result<MatchingOptions, i32> {
     let party = party(caller.bytes(options.party, options.party_length)?)?;
-    if GAME_DATA_BYTES_MAX < options.game_data_length {
-        return Err(FT_ERROR_LENGTH);
-    }
+    let game_data = bounded_bytes(caller, options.game_data, options.game_data_length, GAME_DATA_BYTES_MAX)?;
     let hosting = if options.hosting.is_null() { None } else { Some(read_hosting(caller, options.hosting)?) };
     let has_hash = flag(options.has_configuration_hash)?;
     let defaults = MatchingOptions::new(options.set_id, party);
     let millis = |millis: u32| (millis != 0).then(|| Duration::from_millis(millis.into()));
     Ok(MatchingOptions {
         service_configuration_hash: has_hash.then_some(options.configuration_hash),
-        game_data: caller.bytes(options.game_data, options.game_data_length)?.to_vec(),
+        game_data: game_data.to_vec(),
         hosting,
         connect_timeout: millis(options.connect_timeout_ms).unwrap_or(defaults.connect_timeout),
         redraw_after: millis(options.redraw_after_ms).unwrap_or(defaults.redraw_after),
@@ -302,19 +264,4 @@ fn read_hosting(caller: &Caller, from: *const FtHosting) -> Result<HostedSession
     let from = caller.read(from)?;
     let advertisement = caller.bytes(from.advertisement, from.advertisement_length)?;
     hosting(advertisement, from.probe_address.ip()?, from.probe_port, flag(from.keep_when_full)?)
-}
-
-/// Boolean of the interface.
-pub(crate) fn flag(value: u8) -> Result<bool, i32> {
-    match value {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(FT_ERROR_VALUE),
-    }
-}
-
-/// Random bytes of the caller. Zeros alone are a buffer that was not filled.
-pub(crate) fn random_bytes<const N: usize>(caller: &Caller, start: *const u8, length: usize) -> Result<[u8; N], i32> {
-    let bytes: [u8; N] = caller.bytes(start, length)?.try_into().map_err(|_| FT_ERROR_LENGTH)?;
-    if bytes == [0; N] { Err(FT_ERROR_VALUE) } else { Ok(bytes) }
 }

@@ -62,6 +62,19 @@ impl Caller {
         Ok(unsafe { from.read() })
     }
 
+    /// Structures of the caller, one after another. Null is allowed for none.
+    pub(crate) fn items<T: Copy>(&self, start: *const T, count: usize) -> Result<&[T], i32> {
+        if count == 0 {
+            return Ok(&[]);
+        }
+        check(start)?;
+        if BYTES_MAX / size_of::<T>().max(1) < count {
+            return Err(FT_ERROR_LENGTH);
+        }
+        // SAFETY: not null and aligned, and the caller promises `count` initialized values until the function returns. `T` has integers only.
+        Ok(unsafe { slice::from_raw_parts(start, count) })
+    }
+
     /// Checks a place for [`Caller::write`], before something is done whose result it takes.
     pub(crate) fn check_place<T>(&self, to: *mut T) -> Result<(), i32> {
         check(to.cast_const())

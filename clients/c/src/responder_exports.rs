@@ -6,7 +6,7 @@ use std::ffi::c_char;
 
 use fireteam_client::probe::ArrivalAndAnswerTime;
 
-use crate::matching_exports::{flag, random_bytes};
+use crate::arguments::{flag, random_bytes};
 use crate::raw::enter;
 use crate::responder::FtResponder;
 use crate::status::{FT_ERROR_BUFFER, FT_ERROR_VALUE, FT_NONE};

@@ -76,7 +76,8 @@ impl From<SocketAddr> for FtAddress {
 #[derive(Clone, Copy, Debug)]
 pub struct FtHosting {
     /// Protobuf message `MatchmakingUpdateAdvertisementRequest`. Fields that are read: `session_composition` (required; its open seats in
-    /// `max_allowed_join_reservation_count`), `connect_data`, `allowed_ranges` and `time_to_live_ms`.
+    /// `max_allowed_join_reservation_count`), `kind` (a game server starts with `ft_matching_become_host`), `connect_data`, `allowed_ranges`
+    /// and `time_to_live_ms`.
     pub advertisement: *const u8,
     /// Bytes of `advertisement`.
     pub advertisement_length: usize,

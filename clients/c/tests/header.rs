@@ -6,12 +6,22 @@ use std::path::Path;
 const SOURCES: &[&str] = &[
     "status.rs",
     "types.rs",
+    "queue_types.rs",
     "matching.rs",
+    "queueing.rs",
+    "match_host.rs",
+    "verifier.rs",
     "responder.rs",
     "client.rs",
+    "stream.rs",
+    "library_exports.rs",
     "matching_exports.rs",
+    "queueing_exports.rs",
+    "match_host_exports.rs",
+    "verifier_exports.rs",
     "responder_exports.rs",
     "client_exports.rs",
+    "stream_exports.rs",
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-# Package of an install tree: the target fireteam::matching, with the C library, its header, and the C++ header.
+# Package of an install tree: the target fireteam::client, with the C library, its header, and the C++ headers.
 
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
@@ -12,17 +12,17 @@ if(NOT FIRETEAM_LIBRARY)
 endif()
 list(GET FIRETEAM_LIBRARY 0 FIRETEAM_LIBRARY)
 
-if(NOT TARGET fireteam::matching)
-  add_library(fireteam::matching INTERFACE IMPORTED)
-  target_include_directories(fireteam::matching INTERFACE "${FIRETEAM_PREFIX}/include")
-  target_compile_features(fireteam::matching INTERFACE cxx_std_17)
-  target_link_libraries(fireteam::matching INTERFACE "${FIRETEAM_LIBRARY}" Threads::Threads ${CMAKE_DL_LIBS})
+if(NOT TARGET fireteam::client)
+  add_library(fireteam::client INTERFACE IMPORTED)
+  target_include_directories(fireteam::client INTERFACE "${FIRETEAM_PREFIX}/include")
+  target_compile_features(fireteam::client INTERFACE cxx_std_17)
+  target_link_libraries(fireteam::client INTERFACE "${FIRETEAM_LIBRARY}" Threads::Threads ${CMAKE_DL_LIBS})
   # Libraries of the system, as `rustc --print native-static-libs` lists them.
   if(WIN32)
-    target_link_libraries(fireteam::matching INTERFACE ws2_32 userenv ntdll bcrypt)
+    target_link_libraries(fireteam::client INTERFACE ws2_32 userenv ntdll bcrypt)
   elseif(APPLE)
-    target_link_libraries(fireteam::matching INTERFACE "-framework Security" "-framework CoreFoundation")
+    target_link_libraries(fireteam::client INTERFACE "-framework Security" "-framework CoreFoundation")
   else()
-    target_link_libraries(fireteam::matching INTERFACE m rt util gcc_s)
+    target_link_libraries(fireteam::client INTERFACE m rt util gcc_s)
   endif()
 endif()

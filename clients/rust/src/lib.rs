@@ -9,7 +9,7 @@
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
 //! - [`Client::matching_run`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
 //!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
-//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
+//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue, and [`match_hosting`] that of a game server's matches. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -46,6 +46,7 @@ mod error;
 mod match_credential;
 #[cfg(feature = "runtime")]
 mod match_host;
+pub mod match_hosting;
 pub mod matching;
 #[cfg(feature = "runtime")]
 pub mod matching_run;

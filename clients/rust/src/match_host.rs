@@ -1,20 +1,16 @@
 //! Host of matches: confirms the matches of an advertisement, and keeps them alive until they end.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use crate::advertisement::Advertisement;
 use crate::client::Client;
 use crate::error::Error;
+use crate::match_hosting::hosted_matches::HostedMatches;
 use crate::pb;
-use crate::secret_length::debug_secret_length;
 
 /// Interval of the heartbeats before the server has named one.
 const FIRST_BEAT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Matches that one heartbeat may name.
-const MATCHES_PER_BEAT_MAX: usize = 256;
 
 /// Host of the matches of one advertisement. The advertisement may be deleted meanwhile.
 ///
@@ -22,9 +18,7 @@ const MATCHES_PER_BEAT_MAX: usize = 256;
 #[derive(Clone)]
 pub struct MatchHost {
     client: Client,
-    advertisement_token: Vec<u8>,
-    hosted: BTreeSet<String>,
-    given_up: BTreeSet<String>,
+    matches: HostedMatches,
     time_to_next_heartbeat: Duration,
 }
 
@@ -36,13 +30,13 @@ impl MatchHost {
 
     /// Host of the matches of the advertisement with this token, as after a restart of the game server.
     pub fn from_advertisement_token(client: Client, advertisement_token: Vec<u8>) -> Self {
-        let (hosted, given_up) = (BTreeSet::new(), BTreeSet::new());
-        Self { client, advertisement_token, hosted, given_up, time_to_next_heartbeat: FIRST_BEAT_INTERVAL }
+        let matches = HostedMatches::new(advertisement_token);
+        Self { client, matches, time_to_next_heartbeat: FIRST_BEAT_INTERVAL }
     }
 
     /// Matches that this host has confirmed and that have not ended.
     pub fn hosted_match_ids(&self) -> impl Iterator<Item = &str> {
-        self.hosted.iter().map(String::as_str)
+        self.matches.ids()
     }
 
     /// Time until the next heartbeat.
@@ -52,41 +46,28 @@ impl MatchHost {
 
     /// Gives a match up with the next heartbeat. Another game server is sought if play has not begun.
     pub fn give_up(&mut self, match_id: &str) {
-        self.given_up.insert(match_id.to_owned());
+        self.matches.give_up(match_id);
     }
 
     /// Confirms new matches and keeps the others alive. Returns all matches that this host has or had until now, as they
     /// are now.
     pub async fn heartbeat(&mut self) -> Result<Vec<pb::HostedMatch>, Error> {
-        let known: Vec<String> = self.hosted.union(&self.given_up).take(MATCHES_PER_BEAT_MAX).cloned().collect();
-        let response = self.send_heartbeat(known).await?;
-        let new = response.hosted_match_ids.into_iter().filter(|id| !self.hosted.contains(id));
-        let new: Vec<String> = new.collect();
-        let mut matches = response.matches;
-        if !new.is_empty() {
-            matches.extend(self.send_heartbeat(new).await?.matches);
+        let (mut matches, confirmation) = self.send_heartbeat(self.matches.heartbeat()).await?;
+        if let Some(confirmation) = confirmation {
+            matches.extend(self.send_heartbeat(confirmation).await?.0);
         }
         Ok(matches)
     }
 
-    async fn send_heartbeat(&mut self, match_ids: Vec<String>) -> Result<pb::QueueHostHeartbeatResponse, Error> {
-        let beat = |match_id: String| pb::HostedMatchBeat { gives_up: self.given_up.contains(&match_id), match_id };
-        let request = pb::QueueHostHeartbeatRequest {
-            advertisement_token: self.advertisement_token.clone(),
-            matches: match_ids.into_iter().map(beat).collect(),
-        };
+    /// Sends a heartbeat. Returns its matches, and the heartbeat that confirms new ones.
+    async fn send_heartbeat(
+        &mut self,
+        request: pb::QueueHostHeartbeatRequest,
+    ) -> Result<(Vec<pb::HostedMatch>, Option<pb::QueueHostHeartbeatRequest>), Error> {
         let response = self.client.host_heartbeat(request).await?;
-        for hosted in &response.matches {
-            self.given_up.remove(&hosted.match_id);
-            match hosted.state() {
-                pb::HostedMatchState::Confirming | pb::HostedMatchState::Playing => {
-                    self.hosted.insert(hosted.match_id.clone());
-                }
-                _ => drop(self.hosted.remove(&hosted.match_id)),
-            }
-        }
+        let confirmation = self.matches.take_response(&response);
         self.time_to_next_heartbeat = Duration::from_millis(response.next_beat_in_ms);
-        Ok(response)
+        Ok((response.matches, confirmation))
     }
 }
 
@@ -94,9 +75,7 @@ impl fmt::Debug for MatchHost {
     /// Prints no token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MatchHost")
-            .field("advertisement_token", &debug_secret_length(&self.advertisement_token))
-            .field("hosted", &self.hosted)
-            .field("given_up", &self.given_up)
+            .field("matches", &self.matches)
             .field("time_to_next_heartbeat", &self.time_to_next_heartbeat)
             .finish_non_exhaustive()
     }

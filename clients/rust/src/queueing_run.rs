@@ -114,7 +114,7 @@ impl QueueingRun {
         self.queueing.saved_bytes()
     }
 
-    /// Runs until the ticket has ended. `saves` receives the bytes of [`Self::save`] each time that they may have changed.
+    /// Runs until the ticket has ended. `saves` receives the bytes of [`Self::saved_bytes`] each time that they may have changed.
     pub async fn run<Game: QueueGame + Sync>(&mut self, game: &Game, mut saves: impl FnMut(&[u8])) -> QueueEnd {
         let mut asking: Option<GameReplyFuture<'_>> = None;
         self.measure_before_entering().await;

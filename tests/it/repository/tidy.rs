@@ -42,9 +42,12 @@ const MACHINE_NAMES: &[&str] = &[
     concat!("localhost", ":4873"),
 ];
 
-/// Whether a file has a length limit. A contract (proto, schema, ruleset) is one page, and mostly comment.
+/// Header of the C interface, which is generated from `clients/c/src`.
+const C_HEADER: &str = "clients/c/include/fireteam.h";
+
+/// Whether a file has a length limit. A contract (proto, schema, ruleset, the header in C) is one page, and mostly comment.
 fn is_long_form(path: &str) -> bool {
-    [".rs", ".cpp", ".h"].iter().any(|end| path.ends_with(end)) && is_written(path)
+    [".rs", ".cpp", ".h"].iter().any(|end| path.ends_with(end)) && is_written(path) && path != C_HEADER
 }
 
 fn is_code(path: &str) -> bool {

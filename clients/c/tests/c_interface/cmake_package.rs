@@ -1,4 +1,4 @@
-//! CMake package: a project finds an installed fireteam, and its C++ program runs. Prints a notice if cmake is not installed.
+//! CMake package: a project finds an installed fireteam, its C++ program runs, and the installed examples are built. Prints a notice if cmake is not installed.
 
 use std::io::Write;
 use std::path::Path;
@@ -40,14 +40,27 @@ fn cmake_package_is_found_by_a_project() {
     cmake(|command| {
         command.arg("--install").arg(&package).arg("--prefix").arg(&prefix);
     });
-    cmake(|command| {
-        let mut prefix_path = std::ffi::OsString::from("-DCMAKE_PREFIX_PATH=");
-        prefix_path.push(&prefix);
-        command.arg("-S").arg(root.join("tests/consumer")).arg("-B").arg(&consumer).arg(prefix_path);
-    });
-    cmake(|command| {
-        command.arg("--build").arg(&consumer);
-    });
+    build(&root.join("tests/consumer"), &prefix, &consumer);
     let output = Command::new(consumer.join("consumer")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{}", String::from_utf8_lossy(&output.stderr));
+
+    // The installed examples are a project of their own.
+    let examples = folder.join("examples");
+    build(&prefix.join("share/fireteam/examples"), &prefix, &examples);
+    for example in ["search", "queue", "game_server", "search_in_c", "queue_in_c"] {
+        let output = Command::new(examples.join(example)).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("use: "), "{example}: {output:?}");
+    }
+}
+
+/// Builds a project with the installed package.
+fn build(source: &Path, prefix: &Path, folder: &Path) {
+    cmake(|command| {
+        let mut prefix_path = std::ffi::OsString::from("-DCMAKE_PREFIX_PATH=");
+        prefix_path.push(prefix);
+        command.arg("-S").arg(source).arg("-B").arg(folder).arg(prefix_path);
+    });
+    cmake(|command| {
+        command.arg("--build").arg(folder);
+    });
 }

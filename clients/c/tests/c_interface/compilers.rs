@@ -1,4 +1,4 @@
-//! C and C++ compilers: the example is built with all warnings as errors, and the header with those for other systems. A compiler that is
+//! C and C++ compilers: the example is built with all warnings as errors, and the headers with those for other systems, too. A compiler that is
 //! missing is a notice on stderr; with `REQUIRE_C=1` in the environment, a missing gcc or g++ is a failure.
 
 use std::io::Write;
@@ -16,22 +16,24 @@ pub(crate) struct Compiler {
 
 pub(crate) const GCC: Compiler =
     Compiler { command: "gcc", flags: &["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"], is_required: true };
-pub(crate) const GXX: Compiler = Compiler {
-    command: "g++",
-    flags: &["-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
-    is_required: true,
-};
+pub(crate) const GXX: Compiler = Compiler { command: "g++", flags: CPP_FLAGS, is_required: true };
 pub(crate) const CLANG: Compiler = Compiler {
     command: "clang",
     flags: &["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
     is_required: false,
 };
+const CLANGXX: Compiler = Compiler { command: "clang++", flags: CPP_FLAGS, is_required: false };
 /// Windows. Its programs cannot run here, and the example needs POSIX sockets: only the header is compiled.
 const MINGW: Compiler = Compiler {
     command: "x86_64-w64-mingw32-gcc",
     flags: &["-std=c11", "-Wall", "-Wextra", "-Werror"],
     is_required: false,
 };
+
+const MINGWXX: Compiler = Compiler { command: "x86_64-w64-mingw32-g++", flags: CPP_FLAGS, is_required: false };
+
+/// C++17 with all warnings as errors.
+const CPP_FLAGS: &[&str] = &["-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
 /// Libraries of the system that the static library needs, as `rustc --print native-static-libs` lists them.
 #[cfg(feature = "client")]
@@ -53,7 +55,7 @@ pub(crate) fn static_library() -> PathBuf {
 /// Runs a compiler. `None` if it is not installed.
 fn run(compiler: &Compiler, arguments: &mut dyn FnMut(&mut Command)) -> Option<()> {
     let mut command = Command::new(compiler.command);
-    command.args(compiler.flags).arg("-I").arg(root().join("include"));
+    command.args(compiler.flags).arg("-I").arg(root().join("include")).arg("-I").arg(root().join("../cpp/include"));
     arguments(&mut command);
     let Ok(output) = command.output() else {
         let name = compiler.command;
@@ -70,12 +72,18 @@ fn run(compiler: &Compiler, arguments: &mut dyn FnMut(&mut Command)) -> Option<(
     Some(())
 }
 
-/// The example as a program. `None` if the compiler is not installed.
+/// The example in C as a program. `None` if the compiler is not installed.
 #[cfg(feature = "client")]
 pub(crate) fn build_program(compiler: &Compiler) -> Option<PathBuf> {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("search-{}", compiler.command));
+    build_source(compiler, &root().join("examples/search.c"), "search")
+}
+
+/// A source as a program with this name and that of the compiler. `None` if the compiler is not installed.
+#[cfg(feature = "client")]
+fn build_source(compiler: &Compiler, source: &Path, name: &str) -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", compiler.command));
     run(compiler, &mut |command| {
-        command.arg(root().join("examples/search.c")).args(["-x", "none"]).arg(static_library());
+        command.arg(source).args(["-x", "none"]).arg(static_library());
         command.args(SYSTEM_LIBRARIES).arg("-o").arg(&program);
     })?;
     Some(program)
@@ -84,11 +92,60 @@ pub(crate) fn build_program(compiler: &Compiler) -> Option<PathBuf> {
 /// Each compiler takes the header by itself, as C11 or C++17.
 #[test]
 fn header_compiles_alone() {
-    for compiler in [&GCC, &GXX, &CLANG, &MINGW] {
-        run(compiler, &mut |command| {
-            let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("header-{}.c", compiler.command));
-            std::fs::write(&source, "#include <fireteam.h>\nint fireteam_version(void);\nint fireteam_version(void) { return FT_INTERFACE_VERSION; }\n").unwrap();
-            command.arg("-c").arg(source).arg("-o").arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("header.o"));
-        });
+    for compiler in [&GCC, &GXX, &CLANG, &CLANGXX, &MINGW, &MINGWXX] {
+        check_syntax(
+            compiler,
+            "header",
+            "#include <fireteam.h>\nint fireteam_version(void);\nint fireteam_version(void) { return FT_INTERFACE_VERSION; }\n",
+        );
     }
+}
+
+/// Each compiler takes each C++ header by itself. They are templates: the consumer of the package instantiates them.
+#[test]
+fn cpp_headers_compile_alone() {
+    for compiler in [&GXX, &CLANGXX, &MINGWXX] {
+        for header in ["client", "match_host", "matching", "object", "queueing"] {
+            check_syntax(compiler, header, &format!("#include <fireteam/{header}.hpp>\n"));
+        }
+        let consumer = std::fs::read_to_string(root().join("tests/consumer/main.cpp")).unwrap();
+        check_syntax(compiler, "consumer", &consumer);
+    }
+}
+
+/// Each compiler of this system takes the examples: those in C as C++, too.
+#[test]
+fn examples_compile() {
+    for (compiler, examples) in [
+        (&GCC, ["search.c", "queue.c"].as_slice()),
+        (&CLANG, &["search.c", "queue.c"]),
+        (&GXX, &["search.c", "queue.c", "search.cpp", "queue.cpp", "game_server.cpp"]),
+        (&CLANGXX, &["search.c", "queue.c", "search.cpp", "queue.cpp", "game_server.cpp"]),
+    ] {
+        for example in examples {
+            run(compiler, &mut |command| {
+                command.arg("-fsyntax-only").arg(root().join("examples").join(example));
+            });
+        }
+    }
+}
+
+/// The consumer of the package, built by another compiler, runs with the library.
+#[cfg(feature = "client")]
+#[test]
+fn consumer_by_clang_runs() {
+    let source = root().join("tests/consumer/main.cpp");
+    let Some(program) = build_source(&CLANGXX, &source, "consumer") else { return };
+    let output = Command::new(program).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Checks a source without output.
+fn check_syntax(compiler: &Compiler, name: &str, text: &str) {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.txt", compiler.command));
+    std::fs::write(&source, text).unwrap();
+    let language = if compiler.flags.contains(&"c++") { "c++" } else { "c" };
+    run(compiler, &mut |command| {
+        command.args(["-x", language, "-fsyntax-only"]).arg(&source);
+    });
 }

@@ -15,7 +15,13 @@ mod hosting;
 #[cfg(test)]
 mod joining;
 #[cfg(test)]
+mod match_hosting;
+#[cfg(test)]
 mod misuse;
+#[cfg(test)]
+mod queue_functions;
+#[cfg(test)]
+mod queueing;
 #[cfg(test)]
 mod random_bytes;
 #[cfg(test)]
@@ -26,5 +32,11 @@ mod served;
 #[cfg(feature = "client")]
 #[cfg(test)]
 mod server;
+#[cfg(feature = "client")]
+#[cfg(test)]
+mod streams;
+#[cfg(feature = "credentials")]
+#[cfg(test)]
+mod verifier;
 #[cfg(test)]
 mod world;

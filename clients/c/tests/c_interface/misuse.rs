@@ -2,6 +2,7 @@
 
 use std::ptr::{null, null_mut};
 
+use fireteam_c::library_exports::ft_interface_version;
 use fireteam_c::matching_exports::*;
 use fireteam_c::responder_exports::*;
 use fireteam_c::status::*;

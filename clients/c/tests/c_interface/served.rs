@@ -16,7 +16,7 @@ use crate::script::{Script, id};
 use crate::server::{Served, serve, serve_probes};
 
 /// Client that is freed at the end of the test.
-struct Client(*mut FtClient);
+pub(crate) struct Client(pub(crate) *mut FtClient);
 
 impl Drop for Client {
     fn drop(&mut self) {
@@ -24,7 +24,7 @@ impl Drop for Client {
     }
 }
 
-fn new_client(uri: &str, certificate: &[u8], token: Option<&str>) -> Result<Client, i32> {
+pub(crate) fn new_client(uri: &str, certificate: &[u8], token: Option<&str>) -> Result<Client, i32> {
     let (uri, token) = (CString::new(uri).unwrap(), token.map(|token| CString::new(token).unwrap()));
     let options = FtClientOptions {
         uri: uri.as_ptr(),
@@ -41,7 +41,7 @@ fn new_client(uri: &str, certificate: &[u8], token: Option<&str>) -> Result<Clie
 }
 
 /// Result of a call: the function's, the status, and the body.
-fn call(client: &Client, path: &str, timeout_ms: u32, capacity: usize) -> (i32, i32, Vec<u8>) {
+pub(crate) fn call(client: &Client, path: &str, timeout_ms: u32, capacity: usize) -> (i32, i32, Vec<u8>) {
     let path = CString::new(path).unwrap();
     let call = FtCall { id: 9, path: path.as_ptr(), timeout_ms };
     let (mut buffer, mut answer) = (vec![0; capacity], answer(0, -1, b""));
@@ -54,7 +54,7 @@ fn call(client: &Client, path: &str, timeout_ms: u32, capacity: usize) -> (i32, 
     (result, answer.status, buffer)
 }
 
-fn scripted(has_tls: bool) -> Served {
+pub(crate) fn scripted(has_tls: bool) -> Served {
     let hosts = [(1, 30), (2, 2)].map(|(number, ms)| (number, serve_probes(number, Duration::from_millis(ms))));
     serve(Script { advertises: false, hosts: hosts.into() }, has_tls)
 }

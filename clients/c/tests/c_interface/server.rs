@@ -15,11 +15,12 @@ use prost::bytes::{Buf, BufMut};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::{Service, http};
-use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic::server::{Grpc, NamedService, ServerStreamingService, UnaryService};
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
@@ -104,7 +105,12 @@ impl Service<http::Request<Body>> for ScriptedServer {
         let token = request.headers().get("authorization").map(|it| it.to_str().unwrap().to_owned());
         self.calls.lock().unwrap().push((path.clone(), token));
         let method = Method { script: self.script.clone(), path };
-        Box::pin(async move { Ok(Grpc::new(Bytes).unary(method, request).await) })
+        Box::pin(async move {
+            if method.path.ends_with("Stream") {
+                return Ok(Grpc::new(Bytes).server_streaming(method, request).await);
+            }
+            Ok(Grpc::new(Bytes).unary(method, request).await)
+        })
     }
 }
 
@@ -125,6 +131,29 @@ impl UnaryService<Vec<u8>> for Method {
                 Some("Hang") => std::future::pending().await,
                 _ => Ok(Response::new(script.respond(&path, request.get_ref()))),
             }
+        })
+    }
+}
+
+/// A stream has the lengths that its request lists, one byte each, as messages of zeros. Then it ends, as its path says.
+impl ServerStreamingService<Vec<u8>> for Method {
+    type Response = Vec<u8>;
+    type ResponseStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<Vec<u8>, Status>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Self::ResponseStream>, Status>> + Send>>;
+
+    fn call(&mut self, request: Request<Vec<u8>>) -> Self::Future {
+        let path = self.path.clone();
+        Box::pin(async move {
+            let failure = || Status::with_details(tonic::Code::Unavailable, "no", b"details".to_vec().into());
+            let messages = tokio_stream::iter(request.into_inner()).map(|length| Ok(vec![0; length.into()]));
+            let stream: Self::ResponseStream = match path.rsplit('/').next() {
+                Some("RefusedStream") => return Err(failure()),
+                Some("SilentStream") => return std::future::pending().await,
+                Some("OpenStream") => Box::pin(messages.chain(tokio_stream::pending())),
+                Some("FailingStream") => Box::pin(messages.chain(tokio_stream::once(Err(failure())))),
+                _ => Box::pin(messages),
+            };
+            Ok(Response::new(stream))
         })
     }
 }

@@ -1,67 +1,17 @@
-// Search loop, responder and client for C++17: owners of the objects of fireteam.h. Header only.
+// Search loop and responder for C++17. Header only.
 //
 // Functions return the result codes of fireteam.h, and throw nothing. Vectors grow to the needed length; if memory runs out, the program ends.
 
 #ifndef FIRETEAM_MATCHING_HPP
 #define FIRETEAM_MATCHING_HPP
 
-#include <fireteam.h>
+#include <fireteam/client.hpp>
+#include <fireteam/object.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <utility>
-#include <vector>
 
 namespace fireteam {
-
-using Bytes = std::vector<std::uint8_t>;
-
-namespace detail {
-
-// Calls a function that fills a buffer, with a larger one if it is too small. Returns its result; below 0 the bytes are empty.
-template <typename Function>
-std::int32_t fill(Bytes& bytes, Function function) noexcept {
-  bytes.resize(bytes.capacity() < 1024 ? 1024 : bytes.capacity());
-  std::int32_t length = function(bytes.data(), bytes.size());
-  while (length > 0 && static_cast<std::size_t>(length) > bytes.size()) {
-    bytes.resize(static_cast<std::size_t>(length));
-    length = function(bytes.data(), bytes.size());
-  }
-  bytes.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
-  return length;
-}
-
-// Owner of an object of the C interface.
-template <typename Object, std::int32_t (*Free)(Object*)>
-class Owner {
- public:
-  Owner() = default;
-
-  // False before `open`, and after a failed one.
-  explicit operator bool() const noexcept { return object_ != nullptr; }
-
-  // Object for functions of fireteam.h; null if there is none.
-  Object* get() const noexcept { return object_.get(); }
-
- protected:
-  // Takes the object that a function makes, and frees the one before.
-  template <typename Function>
-  std::int32_t take(Function function) noexcept {
-    Object* made = nullptr;
-    const std::int32_t result = function(&made);
-    object_.reset(made);
-    return result;
-  }
-
- private:
-  struct Deleter {
-    void operator()(Object* object) const noexcept { Free(object); }
-  };
-  std::unique_ptr<Object, Deleter> object_;
-};
-
-}  // namespace detail
 
 // Search loop of one party. Before `open`, functions return FT_ERROR_NULL.
 class Matching : public detail::Owner<ft_matching, ft_matching_free> {
@@ -138,20 +88,6 @@ class Responder : public detail::Owner<ft_responder, ft_responder_free> {
     const std::int32_t result = ft_responder_handle_datagram(get(), &from, packet, length, arrived_us, now_us, answer.data(), length);
     answer.resize(result < 0 ? 0 : static_cast<std::size_t>(result));
     return result;
-  }
-};
-
-// Connection to one server. Several threads may call `call` with buffers of their own.
-class Client : public detail::Owner<ft_client, ft_client_free> {
- public:
-  std::int32_t open(const ft_client_options& options) noexcept {
-    return take([&](ft_client** made) { return ft_client_new(&options, made); });
-  }
-
-  // Makes a call and blocks. `answer` points into `body`, so keep `body` until the answer is handled.
-  std::int32_t call(const ft_call& call, const Bytes& request, Bytes& body, ft_answer& answer) const noexcept {
-    body.resize(FT_ANSWER_BYTES);
-    return ft_client_call(get(), &call, request.data(), request.size(), body.data(), body.size(), &answer);
   }
 };
 

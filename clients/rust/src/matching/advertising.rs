@@ -342,7 +342,7 @@ impl Advertising {
         let is_create = !self.is_published;
         if is_create {
             request.idempotency_key.clone_from(&self.idempotency_key);
-            request.kind = pb::AdvertisementKind::Session.into();
+            request.kind = self.hosting.advertised_kind().into();
         }
         if publishes || is_create {
             request.session_composition = Some(with_latency_token(&self.hosting.session, &self.latency_token));

@@ -124,6 +124,11 @@ impl<Request: IdempotentRequest> CallTable<Request> {
         self.outbox.retain(|(id, _)| pending.contains_key(id));
     }
 
+    /// Number of calls underway.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Whether no call is underway.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()

@@ -68,6 +68,9 @@ pub(super) fn with_latency_token(session: &pb::SessionCompositionData, token: &[
 /// Session that this client hosts, or would host.
 #[derive(Clone, Default, PartialEq)]
 pub struct HostedSession {
+    /// Kind of the advertisement; unspecified for a session. A game server starts with [`Event::BecomeHost`](crate::matching::Event::BecomeHost);
+    /// it never searches.
+    pub kind: pb::AdvertisementKind,
     /// Players in the session, and its open seats in `max_allowed_join_reservation_count`.
     pub session: pb::SessionCompositionData,
     /// Told to parties that have reserved seats, such as the address; at most 512 bytes.
@@ -89,12 +92,21 @@ impl HostedSession {
     pub(super) fn open_seats(&self) -> u32 {
         self.session.max_allowed_join_reservation_count.map_or(0, |seats| u32::try_from(seats).unwrap_or(0))
     }
+
+    /// Kind of the advertisement, as requests have it.
+    pub(super) fn advertised_kind(&self) -> pb::AdvertisementKind {
+        match self.kind {
+            pb::AdvertisementKind::Unspecified => pb::AdvertisementKind::Session,
+            kind => kind,
+        }
+    }
 }
 
 impl fmt::Debug for HostedSession {
     /// Prints no connect data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hosting")
+        f.debug_struct("HostedSession")
+            .field("kind", &self.kind)
             .field("session", &self.session)
             .field("connect_data", &debug_secret_length(&self.connect_data))
             .field("allowed_ranges", &self.allowed_ranges)

@@ -86,7 +86,7 @@ impl Queueing {
         Self::from_saved(SavedTicket { request, ..SavedTicket::default() }, rng)
     }
 
-    /// Loop that goes on where [`Self::save`] was called, also in another process. `None` if the bytes are of another version.
+    /// Loop that goes on where [`Self::saved_bytes`] was called, also in another process. `None` if the bytes are of another version.
     pub fn from_saved_bytes(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
         Some(Self::from_saved(SavedTicket::decode(saved)?, StdRng::from_seed(seed)))
     }
@@ -108,7 +108,7 @@ impl Queueing {
         }
     }
 
-    /// Bytes for [`Self::restore`]. Save them when the game has a new status. They contain the ticket's token: keep them secret.
+    /// Bytes for [`Self::from_saved_bytes`]. Save them when the game has a new status. They contain the ticket's token: keep them secret.
     pub fn saved_bytes(&self) -> Vec<u8> {
         self.saved.encode()
     }

@@ -123,18 +123,19 @@ impl Matching {
 
     fn end_advertising(&mut self, end: Option<AdvertisingEnd>, now: MonotonicTime) -> bool {
         let (Some(end), Stage::Advertising(advertising)) = (end, &self.stage) else { return false };
-        let (hosting, has_guests) = (advertising.hosted_session().clone(), advertising.has_guests());
+        let (hosted_session, has_guests) = (advertising.hosted_session().clone(), advertising.has_guests());
+        let is_game_server = hosted_session.kind == pb::AdvertisementKind::GameServer;
         match end {
             AdvertisingEnd::Full => {
                 self.leave_stage(now);
-                self.stage = Stage::JoinedAsHost(Box::new(hosting));
+                self.stage = Stage::JoinedAsHost(Box::new(hosted_session));
             }
             AdvertisingEnd::Alone => {
                 self.leave_stage(now);
                 self.choose_action(now);
             }
-            // The party itself may be welcome elsewhere.
-            AdvertisingEnd::Refused(error) if !has_guests && !error.is_final() => {
+            // The party itself may be welcome elsewhere; a game server has none.
+            AdvertisingEnd::Refused(error) if !has_guests && !error.is_final() && !is_game_server => {
                 self.leave_stage(now);
                 self.rounds_started_at = now;
                 self.search(now);

@@ -248,6 +248,22 @@ fn host_that_is_full_is_joined() {
     assert_eq!(world.outcomes.iter().filter(|it| **it == Outcome::SessionFull).count(), 1);
 }
 
+/// A game server is advertised as one, stays while it is full, and does not search when it is refused.
+#[test]
+fn game_server_is_advertised_and_never_searches() {
+    let game_server = || HostedSession { kind: pb::AdvertisementKind::GameServer, keep_when_full: true, ..hosting(2) };
+    let world = host_world(game_server());
+    assert_eq!(world.updates()[0].kind(), pb::AdvertisementKind::GameServer);
+    assert_eq!(host_world(hosting(2)).updates()[0].kind(), pb::AdvertisementKind::Session);
+
+    let mut world = World::new(3, None);
+    let refusal = failure(Code::ResourceExhausted, pb::ErrorReason::TooManyAdvertisements);
+    world.scripted.push_back(Err(refusal.clone()));
+    world.handle(Event::BecomeHost(Box::new(game_server())));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.outcomes, [Outcome::Ended(EndReason::Failed(refusal))]);
+}
+
 /// Cancel deletes the advertisement, also one whose create is not answered yet.
 #[test]
 fn cancel_deletes_the_advertisement() {

@@ -1,22 +1,16 @@
 //! Calls and answers of the search loop as protobuf bytes.
 
-use std::collections::VecDeque;
 use std::ffi::CStr;
 
-use fireteam_client::matching::{Answer, CallError, Request};
-use fireteam_client::{Code, Error, pb};
+use fireteam_client::matching::{Answer, Request};
+use fireteam_client::pb;
 use prost::Message;
-use prost::bytes::Bytes;
-use tonic::Status;
 
-use crate::types::FT_ID_BYTES;
+use crate::identifier::are_ids;
 
-/// Calls whose late answers are still understood.
-const KNOWN_CALLS_MAX: usize = 1_024;
-
-/// RPC of a call.
+/// RPC of the search loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rpc {
+pub(crate) enum SearchRpc {
     ChooseAction,
     GetConfiguration,
     Search,
@@ -27,29 +21,7 @@ pub(crate) enum Rpc {
     DeleteAdvertisement,
 }
 
-/// RPCs of the latest calls, by call id.
-#[derive(Debug, Default)]
-pub(crate) struct KnownCalls(VecDeque<(u64, Rpc)>);
-
-impl KnownCalls {
-    /// Remembers a call.
-    pub(crate) fn insert(&mut self, id: u64, rpc: Rpc) {
-        if self.rpc(id).is_some() {
-            return;
-        }
-        if KNOWN_CALLS_MAX <= self.0.len() {
-            self.0.pop_front();
-        }
-        self.0.push_back((id, rpc));
-    }
-
-    /// RPC of a call.
-    pub(crate) fn rpc(&self, id: u64) -> Option<Rpc> {
-        self.0.iter().rev().find(|(known, _)| *known == id).map(|(_, rpc)| *rpc)
-    }
-}
-
-impl Rpc {
+impl SearchRpc {
     /// RPC of a request, and the request as bytes.
     pub(crate) fn of(request: &Request) -> (Self, Vec<u8>) {
         match request {
@@ -108,27 +80,4 @@ impl Rpc {
             }
         }
     }
-}
-
-/// Whether each id fits into a structure of the interface, as text with a zero byte at its end.
-pub(crate) fn are_ids<'a>(mut ids: impl Iterator<Item = &'a String>) -> bool {
-    ids.all(|id| id.len() < FT_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_graphic()))
-}
-
-/// Failure with the details of the server. `details` is a `google.rpc.Status`; bytes that are none count as no details.
-pub(crate) fn call_error(status: i32, details: &[u8], reason: Option<&str>, retry_after_ms: Option<u64>) -> CallError {
-    let details = Bytes::copy_from_slice(details);
-    let status = Status::with_details(Code::from_i32(status), "the call failed", details);
-    let mut error = CallError::from(&Error::from(status));
-    if let Some(reason) = reason.and_then(|name| pb::ErrorReason::from_str_name(&format!("ERROR_REASON_{name}"))) {
-        error.reason = reason;
-    }
-    error.retry_after_ms = retry_after_ms.or(error.retry_after_ms);
-    error
-}
-
-/// Failure of a call whose answer cannot be read.
-pub(crate) fn unreadable() -> CallError {
-    let message = "the answer cannot be read".to_owned();
-    CallError { code: Code::Internal, reason: pb::ErrorReason::Unspecified, retry_after_ms: None, message }
 }

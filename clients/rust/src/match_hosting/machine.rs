@@ -1,0 +1,285 @@
+//! State machine of a host of matches.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tonic::Code;
+
+use crate::match_hosting::call::{HostAnswer, HostCall, HostRequest};
+use crate::match_hosting::event::{HostEnd, HostingEvent, HostingOutcome, HostingState};
+use crate::match_hosting::hosted_matches::HostedMatches;
+use crate::matching::call_table::{CallTable, SettledCall};
+use crate::matching::{CallError, CallId, MonotonicTime};
+use crate::pb;
+
+/// Shortest and longest time between two heartbeats.
+const BEAT_INTERVAL: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+/// Longest pause after a heartbeat that failed, unless the server asks for a longer one.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Longest time for the calls underway after a stop.
+const ENDING_TIME: Duration = Duration::from_secs(10);
+/// Calls underway. Ends and reports above it are refused.
+const CALLS_MAX: usize = 512;
+/// Transitions of one event; more would be an endless loop.
+const TRANSITIONS_MAX: usize = 16;
+
+/// Host of the matches of one advertisement, as a state machine. See the [module](crate::match_hosting) for its use.
+pub struct MatchHosting {
+    matches: HostedMatches,
+    /// Matches that were given up while a heartbeat was underway, whose answer says nothing about that.
+    late_give_ups: BTreeSet<String>,
+    /// Matches as the game server heard of them last.
+    told: BTreeMap<String, pb::HostedMatch>,
+    calls: CallTable<HostRequest>,
+    outcomes: VecDeque<HostingOutcome>,
+    rng: StdRng,
+    state: State,
+    now: MonotonicTime,
+    beat: Beat,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    Idle,
+    Hosting,
+    Ending { end: HostEnd, until: MonotonicTime },
+    Ended,
+}
+
+/// Heartbeat.
+#[derive(Debug, PartialEq)]
+enum Beat {
+    /// The next one is sent at `at`.
+    Due { at: MonotonicTime },
+    /// Underway. `confirms`: it names new matches only. `again`: another one follows at once.
+    Underway { call: CallId, confirms: bool, again: bool },
+}
+
+impl MatchHosting {
+    /// Host that waits for [`HostingEvent::Start`], for the advertisement with this token. The seed is 32 random bytes: pauses depend on it.
+    pub fn new(advertisement_token: Vec<u8>, seed: [u8; 32]) -> Self {
+        let now = MonotonicTime::default();
+        Self {
+            matches: HostedMatches::new(advertisement_token),
+            late_give_ups: BTreeSet::new(),
+            told: BTreeMap::new(),
+            calls: CallTable::default(),
+            outcomes: VecDeque::new(),
+            rng: StdRng::from_seed(seed),
+            state: State::Idle,
+            now,
+            beat: Beat::Due { at: now },
+        }
+    }
+
+    /// State.
+    pub fn state(&self) -> HostingState {
+        match self.state {
+            State::Idle => HostingState::Idle,
+            State::Hosting => HostingState::Hosting,
+            State::Ending { .. } => HostingState::Ending,
+            State::Ended => HostingState::Ended,
+        }
+    }
+
+    /// Matches that this host has confirmed and that have not ended.
+    pub fn hosted_match_ids(&self) -> impl Iterator<Item = &str> {
+        self.matches.ids()
+    }
+
+    /// Takes an event. `now` is the time at which it happened; a time before that of an earlier event counts as that.
+    pub fn handle(&mut self, event: HostingEvent, now: MonotonicTime) {
+        self.now = self.now.max(now);
+        match event {
+            HostingEvent::Start if self.state == State::Idle => {
+                self.state = State::Hosting;
+                self.beat = Beat::Due { at: self.now };
+            }
+            HostingEvent::Answer { id, result } => {
+                let jitter = self.rng.random();
+                if let Ok(Some(call)) = self.calls.settle(id, result, self.now, jitter) {
+                    self.on_settled(call);
+                }
+            }
+            HostingEvent::MatchesChanged if self.state == State::Hosting => self.beat_now(),
+            HostingEvent::GiveUp { match_id } if self.state == State::Hosting => {
+                self.matches.give_up(&match_id);
+                if let Beat::Underway { .. } = self.beat {
+                    self.late_give_ups.insert(match_id);
+                }
+                self.beat_now();
+            }
+            HostingEvent::EndMatch { match_id, failed } if self.state == State::Hosting => {
+                let advertisement_token = self.matches.advertisement_token().to_vec();
+                let request = pb::QueueEndMatchRequest { match_id, advertisement_token, failed, ..Default::default() };
+                self.call(HostRequest::EndMatch(request));
+            }
+            HostingEvent::Report(mut report) if self.state == State::Hosting => {
+                report.advertisement_token = self.matches.advertisement_token().to_vec();
+                self.call(HostRequest::ReportResult(report));
+            }
+            HostingEvent::Stop if self.state == State::Idle || self.state == State::Hosting => {
+                self.end(HostEnd::Stopped);
+            }
+            // Time has passed, or the event comes too early or too late.
+            _ => {}
+        }
+        for _ in 0..TRANSITIONS_MAX {
+            if !self.step() {
+                break;
+            }
+        }
+    }
+
+    /// Call to make; `None` if there is none.
+    pub fn poll_call(&mut self) -> Option<HostCall> {
+        self.calls.poll().map(|(id, request)| HostCall { id, request })
+    }
+
+    /// News for the game server; `None` if there are none.
+    pub fn poll_outcome(&mut self) -> Option<HostingOutcome> {
+        self.outcomes.pop_front()
+    }
+
+    /// Time at which the host needs [`HostingEvent::Timeout`], unless another event comes first.
+    pub fn poll_timeout(&self) -> Option<MonotonicTime> {
+        let state_at = match (&self.state, &self.beat) {
+            (State::Hosting, Beat::Due { at }) => Some(*at),
+            (State::Ending { until, .. }, _) => Some(*until),
+            _ => None,
+        };
+        [state_at, self.calls.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// Makes one transition that is due. Returns whether there was one.
+    fn step(&mut self) -> bool {
+        let jitter = self.rng.random();
+        if let Some(call) = self.calls.handle_due_attempts(self.now, jitter) {
+            self.on_settled(call);
+            return true;
+        }
+        match (&self.state, &self.beat) {
+            (State::Hosting, Beat::Due { at }) if *at <= self.now => {
+                let request = HostRequest::Heartbeat(Box::new(self.matches.heartbeat()));
+                let call = self.calls.start(request, self.now);
+                self.beat = Beat::Underway { call, confirms: false, again: false };
+                true
+            }
+            (State::Ending { until, .. }, _) if *until <= self.now || self.calls.is_empty() => {
+                if let State::Ending { end, .. } = std::mem::replace(&mut self.state, State::Ended) {
+                    self.outcomes.push_back(HostingOutcome::Ended(end));
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn on_settled(&mut self, call: SettledCall<HostRequest>) {
+        let SettledCall { id, request, result } = call;
+        match (request, result) {
+            (HostRequest::Heartbeat(_), result) => self.on_beat(id, result),
+            (HostRequest::EndMatch(request), Ok(HostAnswer::EndMatch(response))) => {
+                let (match_id, end_reason) = (request.match_id, response.end_reason());
+                self.outcomes.push_back(HostingOutcome::MatchEnded { match_id, end_reason });
+            }
+            (HostRequest::ReportResult(request), Ok(HostAnswer::ReportResult(response))) => {
+                self.outcomes.push_back(HostingOutcome::Reported { match_id: request.match_id, response });
+            }
+            (request, Err(error)) => self.refuse(request, error),
+            (request, Ok(_)) => self.refuse(request, CallError::wrong_answer()),
+        }
+    }
+
+    fn on_beat(&mut self, id: CallId, result: Result<HostAnswer, CallError>) {
+        let Beat::Underway { call, confirms, again } = self.beat else { return };
+        if call != id || self.state != State::Hosting {
+            return;
+        }
+        let pause = match result {
+            Ok(HostAnswer::Heartbeat(response)) => {
+                let confirmation = self.matches.take_response(&response);
+                std::mem::take(&mut self.late_give_ups).iter().for_each(|id| self.matches.give_up(id));
+                for hosted in response.matches {
+                    self.tell(hosted);
+                }
+                // Once: the server may name matches that it does not let this host confirm.
+                if let Some(request) = confirmation.filter(|_| !confirms) {
+                    let call = self.calls.start(HostRequest::Heartbeat(Box::new(request)), self.now);
+                    self.beat = Beat::Underway { call, confirms: true, again };
+                    return;
+                }
+                let [least, most] = BEAT_INTERVAL;
+                Duration::from_millis(response.next_beat_in_ms).clamp(least, most)
+            }
+            Err(error) if error.is_final() => return self.end(HostEnd::Failed(error)),
+            Err(error) => {
+                let pause = RETRY_AFTER.mul_f64(0.5 + self.rng.random::<f64>() / 2.0);
+                pause.max(Duration::from_millis(error.retry_after_ms.unwrap_or(0)).min(BEAT_INTERVAL[1]))
+            }
+            Ok(_) => RETRY_AFTER,
+        };
+        self.beat = Beat::Due { at: if again { self.now } else { self.now + pause } };
+    }
+
+    /// Tells a match that is new or has changed.
+    fn tell(&mut self, hosted: pb::HostedMatch) {
+        let known = pb::HostedMatch { confirm_in_ms: None, ..hosted.clone() };
+        if self.told.get(&hosted.match_id) == Some(&known) {
+            return;
+        }
+        match hosted.state() {
+            pb::HostedMatchState::Confirming | pb::HostedMatchState::Playing => {
+                self.told.insert(hosted.match_id.clone(), known);
+            }
+            _ => drop(self.told.remove(&hosted.match_id)),
+        }
+        self.outcomes.push_back(HostingOutcome::Match(Box::new(hosted)));
+    }
+
+    fn beat_now(&mut self) {
+        match &mut self.beat {
+            Beat::Due { at } => *at = self.now,
+            Beat::Underway { again, .. } => *again = true,
+        }
+    }
+
+    fn call(&mut self, request: HostRequest) {
+        if self.calls.len() < CALLS_MAX {
+            self.calls.start(request, self.now);
+            return;
+        }
+        let message = "too many calls underway; wait for their answers".to_owned();
+        let (reason, retry_after_ms) = (pb::ErrorReason::Unspecified, None);
+        self.refuse(request, CallError { code: Code::ResourceExhausted, reason, retry_after_ms, message });
+    }
+
+    fn refuse(&mut self, request: HostRequest, error: CallError) {
+        let match_id = match request {
+            HostRequest::EndMatch(request) => request.match_id,
+            HostRequest::ReportResult(request) => request.match_id,
+            HostRequest::Heartbeat(_) => return,
+        };
+        self.outcomes.push_back(HostingOutcome::Refused { match_id, error });
+    }
+
+    /// Ends when the ends and reports underway are answered.
+    fn end(&mut self, end: HostEnd) {
+        self.calls.forget_unwanted(|_, request| matches!(request, HostRequest::Heartbeat(_)));
+        self.state = State::Ending { end, until: self.now + ENDING_TIME };
+    }
+}
+
+impl fmt::Debug for MatchHosting {
+    /// Prints no token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MatchHosting")
+            .field("matches", &self.matches)
+            .field("state", &self.state)
+            .field("beat", &self.beat)
+            .finish_non_exhaustive()
+    }
+}
