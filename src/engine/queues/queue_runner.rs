@@ -401,6 +401,10 @@ impl QueueRunner {
                 let Some(stored) = cache.ticket(proposed.ticket_id) else { return };
                 match_tickets.push(MatchTicket::from_ticket(&stored.ticket, team, &proposed.roles));
             }
+            let round_trips = MatchRoundTrips::of_ruleset(&self.shared.common, ruleset, now);
+            // A session that is filled has parties of its own.
+            let predicting = round_trips.as_ref().filter(|_| proposal.backfilled_session.is_none());
+            let worst_pair = predicting.and_then(|predicting| predicting.worst_pair(&cache, &match_tickets));
             let new_match = NewMatch {
                 id,
                 set_id: self.queue_key.set_id,
@@ -412,12 +416,13 @@ impl QueueRunner {
                 backfilled_session: proposal.backfilled_session,
                 chosen: proposal.chosen,
                 bots_by_team: proposal.bots_by_team,
+                worst_pair,
             };
             create_match(
                 &self.shared.lifecycle_rules(ruleset),
                 new_match,
                 &CachedTicketFacts::new(&cache, &outages, self.shared.common.outages.enforced_until(now))
-                    .with_round_trips(MatchRoundTrips::of_ruleset(&self.shared.common, ruleset, now)),
+                    .with_round_trips(round_trips),
                 now,
             )
         };
