@@ -138,7 +138,7 @@ impl QueueRunner {
             if self.run_pass_if_needed(&ruleset, queue).await || always_run {
                 next_round_at = next_round_at.min(Instant::now() + pass_interval);
             }
-        } else if always_run || self.change_count() != self.change_count_at_last_pass {
+        } else if always_run || self.has_changed_since_last_pass(self.current_fleet(&ruleset, now).as_ref()) {
             next_round_at = next_round_at.min(next_pass_at);
         }
         if !self.last_pass.found_nothing || self.waits_for_disconnects {
@@ -322,6 +322,17 @@ impl QueueRunner {
         }
     }
 
+    /// Beacons by which a pass would predict round trips now; `None` without predictions.
+    fn current_fleet(&self, ruleset: &Ruleset, now: UnixMs) -> Option<Arc<BeaconFleet>> {
+        QueuePredictions::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.fleet()))
+    }
+
+    /// Whether the queue has changed since the last pass, or the beacons, on which predictions depend.
+    fn has_changed_since_last_pass(&self, fleet: Option<&Arc<BeaconFleet>>) -> bool {
+        self.change_count() != self.change_count_at_last_pass
+            || fleet.map(Arc::as_ptr) != self.fleet_at_last_pass.as_ref().map(Arc::as_ptr)
+    }
+
     /// Runs a pass if the gate allows it, and proposes its matches. Returns whether it proposed any.
     async fn run_pass_if_needed(&mut self, ruleset: &Arc<Ruleset>, queue: &QueueSpec) -> bool {
         let now = self.shared.common.clock.now();
@@ -333,17 +344,11 @@ impl QueueRunner {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
-        let fleet = QueuePredictions::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.fleet()));
-        let has_fleet_changed = fleet.as_ref().map(Arc::as_ptr) != self.fleet_at_last_pass.as_ref().map(Arc::as_ptr);
+        let fleet = self.current_fleet(ruleset, now);
+        let has_changed = self.has_changed_since_last_pass(fleet.as_ref());
         let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
         self.last_pass_at = Some(Instant::now());
-        if !next_pass_may_find_match(
-            &queue.gate,
-            &self.last_pass,
-            change_count != self.change_count_at_last_pass || has_fleet_changed,
-            gate_counts,
-            now,
-        ) {
+        if !next_pass_may_find_match(&queue.gate, &self.last_pass, has_changed, gate_counts, now) {
             return false;
         }
         self.change_count_at_last_pass = change_count;

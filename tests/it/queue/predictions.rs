@@ -1,5 +1,7 @@
 //! Round trips between waiting tickets, predicted from beacons over the wire: limits, renewal, expiry, a liar, and hosts.
 
+mod fleet_changes;
+mod members;
 mod worst_pair;
 
 use std::net::IpAddr;
@@ -59,7 +61,7 @@ const WITHIN_100_MS: &str = r#"<HardFilters><Within Name="latency" Expansion="re
 fn configure_site(config: &mut Config, folder: &RulesetDirectory, issuer: &TokenIssuer) {
     configure_beacons(config, folder, issuer);
     let mut places = Writer::builder("Test-City").ip_version(IpVersion::V4).build();
-    for (_, address, longitude) in [ANN, BOB, CAI, EVE] {
+    for (_, address, longitude) in [ANN, BOB, CAI, EVE, members::AMY] {
         let degrees = Value::map([("latitude", Value::Double(1.0)), ("longitude", Value::Double(longitude))]);
         let network = format!("{address}/32").parse::<ipnet::IpNet>().expect("a network");
         places.insert_value(network, Value::map([("location", degrees)])).expect("a place");
@@ -163,6 +165,11 @@ impl Site<'_> {
         let header = self.issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
         request.metadata_mut().insert("authorization", header);
         request
+    }
+
+    /// Waits until a pass has refused the ticket's opponents for their round trips.
+    async fn wait_for_refusing_pass(&self, party: &mut QueuedParty) {
+        wait_until("a pass refuses the pair", async || party.current_status().await.blocking_rule == "latency").await;
     }
 
     /// Rule that refuses each other ticket, and the source of the round trip to it.
