@@ -2,6 +2,7 @@
 
 mod fleet_changes;
 mod members;
+mod two_servers;
 mod worst_pair;
 
 use std::net::IpAddr;
