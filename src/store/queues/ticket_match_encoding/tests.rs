@@ -290,6 +290,21 @@ fn sample_ticket() -> Ticket {
     }
 }
 
+/// Rows of the sample ticket, which waits.
+fn waiting_ticket_rows() -> (TicketRow<'static>, TicketStateRow) {
+    let state_row = TicketStateRow {
+        state: 0,
+        match_id: None,
+        end_reason: None,
+        expires_ms: 0,
+        purge_at_ms: None,
+        version: 1,
+        acknowledged: 0,
+        seat_vectors: None,
+    };
+    (TicketRow::encode(&sample_ticket(), [0; 16]), state_row)
+}
+
 fn sample_match() -> Match {
     let user = UserKey::from_bytes([0xab; 16]);
     Match {
@@ -344,19 +359,7 @@ fn queue_values_of_a_newer_server_name_the_column() {
         }),
     ];
     for (expected, change) in changes {
-        let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
-        let (match_id, end_reason, purge_at_ms) = (None, None, None);
-        let (expires_ms, acknowledged) = (0, 0);
-        let mut state_row = TicketStateRow {
-            state: 0,
-            match_id,
-            end_reason,
-            expires_ms,
-            purge_at_ms,
-            version: 1,
-            acknowledged,
-            seat_vectors: None,
-        };
+        let (mut row, mut state_row) = waiting_ticket_rows();
         change(&mut row, &mut state_row);
         match row.decode(state_row) {
             Err(StoreError::UnknownRow { table: "ticket", column, .. }) => assert_eq!(column, expected),
@@ -398,19 +401,7 @@ fn queue_row_corruption_names_the_column() {
         ("purge_at_ms", |_, state_row| (state_row.state, state_row.end_reason) = (2, Some(0))),
     ];
     for (expected, corrupt) in corruptions {
-        let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
-        let (match_id, end_reason, purge_at_ms) = (None, None, None);
-        let (expires_ms, acknowledged) = (0, 0);
-        let mut state_row = TicketStateRow {
-            state: 0,
-            match_id,
-            end_reason,
-            expires_ms,
-            purge_at_ms,
-            version: 1,
-            acknowledged,
-            seat_vectors: None,
-        };
+        let (mut row, mut state_row) = waiting_ticket_rows();
         corrupt(&mut row, &mut state_row);
         assert_eq!(
             column(row.decode(state_row).map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))),
