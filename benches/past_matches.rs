@@ -56,6 +56,7 @@ fn played_match(id: u128, users: impl Iterator<Item = (UserKey, u16)>, started_a
         backfilled_session: None,
         chosen: Box::default(),
         bots_by_team: Box::default(),
+        worst_pair: None,
         session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),

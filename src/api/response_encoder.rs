@@ -17,7 +17,9 @@ use crate::domain::advertisement::{Advertisement, ProbeEndpoint};
 use crate::domain::attribute::Trust;
 use crate::domain::filter::{Refusal, RefusingSide};
 use crate::domain::limit;
-use crate::domain::location_privacy::{DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step};
+use crate::domain::location_privacy::{
+    DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step, round_up_to_step,
+};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::probing::{ProbedPlayers, ProbingSpec, QUICK_PROBE_TIMEOUT_MS};
 use crate::domain::ruleset::{AdvertisementIdForm, RefusingRule, Ruleset, SoftFilter};
@@ -388,7 +390,7 @@ fn round_trip_source(round_trip: RoundTripWithSource) -> pb::RoundTripSource {
 fn disclosed_interval_ms(round_trip: RoundTripWithSource) -> Option<[f64; 2]> {
     let RoundTripWithSource::Predicted(predicted) = round_trip else { return None };
     let step = ROUND_TRIP_ROUNDING_MS;
-    Some([(predicted.low_ms / step).floor() * step, (predicted.high_ms / step).ceil() * step])
+    Some([(predicted.low_ms / step).floor() * step, round_up_to_step(predicted.high_ms, step)])
 }
 
 /// Round trip as the caller may see it: its own measurements exactly, estimates in steps, for location privacy.

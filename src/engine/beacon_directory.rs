@@ -1,6 +1,7 @@
 //! Beacons in memory: those in the store, as this server last read them, and those announced at this server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -46,6 +47,8 @@ pub(crate) struct BeaconDirectory {
     beacons: RwLock<Arc<[StoredBeacon]>>,
     /// Fleet of the live beacons, and the time of its round trips.
     fleet: Mutex<Option<FleetSnapshot>>,
+    /// Number of times that predictions have got another fleet, or lost theirs.
+    fleet_changes: AtomicU64,
 }
 
 /// Fleet that predictions use, until its beacons change or its round trips are old.
@@ -62,7 +65,12 @@ struct FleetSnapshot {
 
 impl BeaconDirectory {
     pub(crate) fn new(settings: BeaconSettings) -> Self {
-        Self { settings, beacons: RwLock::new(Arc::default()), fleet: Mutex::new(None) }
+        Self {
+            settings,
+            beacons: RwLock::new(Arc::default()),
+            fleet: Mutex::new(None),
+            fleet_changes: AtomicU64::new(0),
+        }
     }
 
     /// Takes the rows of the store.
@@ -99,9 +107,19 @@ impl BeaconDirectory {
         if !snapshot.as_ref().is_some_and(is_current) {
             let live: Vec<&StoredBeacon> = beacons.iter().filter(is_member).collect();
             let fleet = Arc::new(fleet_of(&live));
+            let previous = snapshot.as_ref().map(|snapshot| &snapshot.fleet);
+            if previous.into_iter().chain([&fleet]).any(|fleet| fleet.check_can_predict().is_ok()) {
+                self.fleet_changes.fetch_add(1, Ordering::Relaxed);
+            }
             *snapshot = Some(FleetSnapshot { fleet, taken_at: now, ids: ids.collect(), rows: Arc::clone(&beacons) });
         }
         snapshot.as_ref().map(|snapshot| Arc::clone(&snapshot.fleet)).filter(|fleet| fleet.check_can_predict().is_ok())
+    }
+
+    /// Number of changes of the fleet that predictions use, until `now`. A fleet that cannot predict, before and after, is no change.
+    pub(crate) fn fleet_change_count(&self, now: UnixMs) -> u64 {
+        let _ = self.fleet(now);
+        self.fleet_changes.load(Ordering::Relaxed)
     }
 
     /// A live beacon.
@@ -166,6 +184,13 @@ mod tests {
         assert_eq!(directory.fleet(UnixMs(600_001)).unwrap().beacons().len(), 13);
         directory.replace(beacons(11, UnixMs(600_001), Some(21.0)));
         assert!(directory.fleet(UnixMs(600_001)).is_none(), "too few");
+        assert_eq!(
+            directory.fleet_change_count(UnixMs(600_001)),
+            4,
+            "made, again with new round trips, a beacon more, too few"
+        );
+        directory.replace(beacons(10, UnixMs(600_001), Some(21.0)));
+        assert_eq!(directory.fleet_change_count(UnixMs(600_001)), 4, "still too few");
         directory.replace(beacons(12, UnixMs(600_001), Some(21.0)));
         assert!(directory.fleet(UnixMs(660_000)).is_some() && directory.fleet(UnixMs(660_001)).is_none(), "dead");
     }

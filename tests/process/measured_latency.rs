@@ -310,31 +310,31 @@ async fn search_loop_joins_the_nearest_player_who_hosts() {
     report.finish();
 }
 
+/// Runs the search loop as a program among hosts of this role, with one server on SQLite.
+async fn run_program_among(report_name: &'static str, hosts: Role, latency: &str, language: Language) {
+    let mut report = TestReport::start(report_name).await;
+    let scenario = Scenario::start(&report, ("sqlite:fireteam.db", 1), hosts, latency).await;
+    scenario.run_program(&mut report, language).await;
+    report.finish();
+}
+
 /// S1-28, S1-29, S1-31: the search loop as a program in C joins the nearest game server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn program_in_c_joins_the_nearest_game_server() {
-    let mut report = TestReport::start("measured latency, C, game servers, SQLite").await;
-    let scenario = Scenario::start(&report, ("sqlite:fireteam.db", 1), Role::GameServer, "").await;
-    scenario.run_program(&mut report, Language::C).await;
-    report.finish();
+    run_program_among("measured latency, C, game servers, SQLite", Role::GameServer, "", Language::C).await;
 }
 
 /// S1-28, S1-29, S1-31: the search loop as a program in C++ joins the nearest game server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn program_in_cpp_joins_the_nearest_game_server() {
-    let mut report = TestReport::start("measured latency, C++, game servers, SQLite").await;
-    let scenario = Scenario::start(&report, ("sqlite:fireteam.db", 1), Role::GameServer, "").await;
-    scenario.run_program(&mut report, Language::Cpp).await;
-    report.finish();
+    run_program_among("measured latency, C++, game servers, SQLite", Role::GameServer, "", Language::Cpp).await;
 }
 
 /// S1-28, S1-29, S1-31: the same in C++ where players host and the ruleset lets searchers probe their machines at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn program_in_cpp_joins_the_nearest_player_who_hosts() {
-    let mut report = TestReport::start("measured latency, C++, players, SQLite").await;
-    let scenario = Scenario::start(&report, ("sqlite:fireteam.db", 1), Role::Client, r#"ProbePlayers="quick""#).await;
-    scenario.run_program(&mut report, Language::Cpp).await;
-    report.finish();
+    run_program_among("measured latency, C++, players, SQLite", Role::Client, r#"ProbePlayers="quick""#, Language::Cpp)
+        .await;
 }
 
 /// S1-28, S1-29, S1-31: the same with each game server in a network namespace of its own, which its delay line alone joins to that of the

@@ -636,8 +636,9 @@ int32_t ft_queueing_free(struct ft_queueing *queueing);
 // `capacity`: nothing was written. They contain the ticket's token: keep them as secret as a password.
 int32_t ft_queueing_save(struct ft_queueing *queueing, uint8_t *buffer, size_t capacity);
 
-// Sets the latency token of the client, of at most `FT_TOKEN_BYTES`, with which the ticket is entered. It has no effect after the start.
-int32_t ft_queueing_set_latency_token(struct ft_queueing *queueing, const uint8_t *token, size_t token_length);
+// Sets the latency token of the client, of at most `FT_TOKEN_BYTES`; empty for none. One before the start enters the queue with the ticket.
+// A later one is sent while the ticket waits.
+int32_t ft_queueing_set_latency_token(struct ft_queueing *queueing, const uint8_t *token, size_t token_length, uint64_t now_us);
 
 // Starts the loop: enters the queue, or watches the ticket of a restored loop. Only the first call counts.
 int32_t ft_queueing_start(struct ft_queueing *queueing, uint64_t now_us);

@@ -18,6 +18,7 @@ pub(crate) enum QueueRpc {
     Respond,
     Leave,
     ReportResult,
+    Heartbeat,
 }
 
 impl QueueRpc {
@@ -28,6 +29,7 @@ impl QueueRpc {
             QueueRequest::Respond(request) => (Self::Respond, request.encode_to_vec()),
             QueueRequest::Leave(request) => (Self::Leave, request.encode_to_vec()),
             QueueRequest::ReportResult(request) => (Self::ReportResult, request.encode_to_vec()),
+            QueueRequest::Heartbeat(request) => (Self::Heartbeat, request.encode_to_vec()),
         }
     }
 
@@ -38,6 +40,7 @@ impl QueueRpc {
             Self::Respond => c"/fireteam.v1.QueueService/Respond",
             Self::Leave => c"/fireteam.v1.QueueService/Leave",
             Self::ReportResult => c"/fireteam.v1.RatingService/ReportResult",
+            Self::Heartbeat => c"/fireteam.v1.QueueService/Heartbeat",
         }
     }
 
@@ -54,6 +57,7 @@ impl QueueRpc {
             }
             Self::Leave => Some(QueueAnswer::Leave(Box::new(Message::decode(body).ok()?))),
             Self::ReportResult => Some(QueueAnswer::ReportResult(Box::new(Message::decode(body).ok()?))),
+            Self::Heartbeat => Some(QueueAnswer::Heartbeat(Message::decode(body).ok()?)),
         }
     }
 }

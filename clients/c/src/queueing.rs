@@ -157,12 +157,6 @@ impl FtQueueing {
         self.object.run(|queueing| queueing.saved_bytes())
     }
 
-    /// Sets the latency token with which the ticket is entered.
-    pub(crate) fn set_latency_token(&mut self, token: Vec<u8>) -> Result<i32, i32> {
-        self.object.run(|queueing| queueing.set_latency_token(token))?;
-        Ok(0)
-    }
-
     /// Connect data of the match's game server, by the latest status. `None` if no game server hosts it.
     pub(crate) fn connect_data(&mut self) -> Result<Option<Vec<u8>>, i32> {
         self.object.run(|queueing| {

@@ -75,16 +75,18 @@ pub unsafe extern "C" fn ft_queueing_save(queueing: *mut FtQueueing, buffer: *mu
     })
 }
 
-/// Sets the latency token of the client, of at most `FT_TOKEN_BYTES`, with which the ticket is entered. It has no effect after the start.
+/// Sets the latency token of the client, of at most `FT_TOKEN_BYTES`; empty for none. One before the start enters the queue with the ticket.
+/// A later one is sent while the ticket waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_set_latency_token(
     queueing: *mut FtQueueing,
     token: *const u8,
     token_length: usize,
+    now_us: u64,
 ) -> i32 {
     enter(|caller| {
         let token = bounded_bytes(&caller, token, token_length, FT_TOKEN_BYTES)?.to_vec();
-        caller.object(queueing)?.set_latency_token(token)
+        caller.object(queueing)?.handle(QueueEvent::LatencyToken(token), now_us)
     })
 }
 

@@ -1,40 +1,32 @@
 //! Measurement of beacons on a tokio runtime: makes the calls, sends the packets, and waits.
 
-use std::time::Duration;
-
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::datagrams::{self, DATAGRAM_BYTES_MAX};
 use crate::error::Error;
-use crate::matching::{CallError, CallId, MonotonicTime};
+use crate::matching::{CallError, CallId};
 use crate::pb;
 use crate::probe::beacons::{Beacons, BeaconsAnswer, BeaconsCall, BeaconsEvent, BeaconsRequest};
 use crate::probe::is_probe;
 use crate::random;
-use crate::retry::RetryPolicy;
 use crate::retrying_channel::RetryingChannel;
-
-/// Longest time for which a loop waits for its first token.
-pub(crate) const FIRST_TOKEN_TIME_MAX: Duration = Duration::from_secs(4);
+use crate::run_clock::RunClock;
 
 /// Measurement of beacons within a loop of the runtime.
 #[derive(Debug)]
 pub(crate) struct BeaconsRun {
     channel: RetryingChannel,
     beacons: Beacons,
-    start: Instant,
+    clock: RunClock,
     calls: JoinSet<(CallId, Result<BeaconsAnswer, CallError>)>,
 }
 
 impl BeaconsRun {
     /// Measurement that begins now.
-    pub(crate) fn start(mut channel: RetryingChannel) -> Self {
-        // The state machine repeats calls itself.
-        channel.retry_policy = RetryPolicy::NEVER;
-        let (beacons, start) = (Beacons::new(random::bytes()), Instant::now());
-        let mut run = Self { channel, beacons, start, calls: JoinSet::new() };
+    pub(crate) fn start(channel: RetryingChannel) -> Self {
+        let (channel, beacons) = (channel.without_retries(), Beacons::new(random::bytes()));
+        let mut run = Self { channel, beacons, clock: RunClock::start(), calls: JoinSet::new() };
         run.handle(BeaconsEvent::Start);
         run
     }
@@ -46,12 +38,12 @@ impl BeaconsRun {
 
     /// Takes an event that happened now.
     pub(crate) fn handle(&mut self, event: BeaconsEvent) {
-        self.beacons.handle(event, self.now());
+        self.beacons.handle(event, self.clock.now());
     }
 
     /// Counts a packet of another loop that was sent now.
     pub(crate) fn note_packet(&mut self) {
-        self.beacons.record_packet_of_other_loop(self.now());
+        self.beacons.record_packet_of_other_loop(self.clock.now());
     }
 
     /// Makes the calls and sends the packets that the state machine asks for. Returns the number of packets.
@@ -70,38 +62,33 @@ impl BeaconsRun {
 
     /// Waits for the answer to a call, or until the state machine's timeout.
     pub(crate) async fn next_event(&mut self) -> BeaconsEvent {
-        let timeout = self.beacons.poll_timeout().map(|at| self.start + at.since(MonotonicTime::default()));
         tokio::select! {
             Some(Ok((id, result))) = self.calls.join_next() => BeaconsEvent::Answer { id, result },
-            () = datagrams::sleep_until(timeout) => BeaconsEvent::Timeout,
+            () = self.clock.sleep_until(self.beacons.poll_timeout()) => BeaconsEvent::Timeout,
         }
     }
 
-    /// Runs until the first measurement is over. Datagrams that are no answers of beacons are lost.
-    pub(crate) async fn settle(&mut self, socket: &UdpSocket) {
+    /// The same, and receives on the socket. Datagrams that are no probes are lost.
+    pub(crate) async fn next_event_on(&mut self, socket: &UdpSocket) -> BeaconsEvent {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
-        while !self.beacons.is_first_measurement_over() {
-            self.carry_out(socket).await;
-            let event = tokio::select! {
-                event = self.next_event() => event,
-                received = datagrams::receive(socket, &mut buffer) => match received {
-                    Some((packet, from)) if is_probe(packet) => BeaconsEvent::Datagram { from, packet: packet.to_vec() },
-                    _ => BeaconsEvent::Timeout,
-                },
-            };
-            self.handle(event);
+        tokio::select! {
+            event = self.next_event() => event,
+            received = datagrams::receive(socket, &mut buffer) => match received {
+                Some((packet, from)) if is_probe(packet) => BeaconsEvent::Datagram { from, packet: packet.to_vec() },
+                _ => BeaconsEvent::Timeout,
+            },
         }
-    }
-
-    fn now(&self) -> MonotonicTime {
-        MonotonicTime::default() + self.start.elapsed()
     }
 }
 
 /// Measures beacons once. `None` if the server has none, or did not answer.
 pub(crate) async fn measure_once(channel: RetryingChannel, socket: &UdpSocket) -> Option<pb::ReportTripsResponse> {
     let mut run = BeaconsRun::start(channel);
-    run.settle(socket).await;
+    while !run.beacons.is_first_measurement_over() {
+        run.carry_out(socket).await;
+        let event = run.next_event_on(socket).await;
+        run.handle(event);
+    }
     run.beacons.report_response().cloned()
 }
 

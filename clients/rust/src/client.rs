@@ -1,5 +1,6 @@
 //! Typed client: one function per RPC, with deadlines, authentication and retries.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
@@ -12,6 +13,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::advertisement::{Advertisement, UpdateChannel};
 use crate::beacons_run;
 use crate::error::Error;
+use crate::latency_tokens::LatencyTokens;
 use crate::matching::MatchingOptions;
 use crate::matching_run::MatchingRun;
 use crate::matchmaking_stream::{HostEvents, MatchmakingStream};
@@ -156,6 +158,13 @@ impl Client {
     /// and up to a minute while the server is unavailable. Datagrams that arrive meanwhile and are no answers of beacons are lost.
     pub async fn measure_beacons(&self, socket: &UdpSocket) -> Option<pb::ReportTripsResponse> {
         beacons_run::measure_once(self.channel.clone(), socket).await
+    }
+
+    /// Measures beacons on this socket, and again before each token expires, until the last clone of the result is dropped. For a client
+    /// that enters a queue without [`Self::queueing_run`]: enter with the [first](LatencyTokens::first), and let the [`Ticket`] send the
+    /// later ones. Other datagrams that arrive meanwhile are lost.
+    pub fn latency_tokens(&self, socket: impl Into<Arc<UdpSocket>>) -> LatencyTokens {
+        LatencyTokens::start(self.channel.clone(), socket.into())
     }
 
     /// Opens a stream with many requests in flight, which also receives reservation events.
@@ -357,7 +366,7 @@ impl Client {
 
     /// Streams the updates of tickets; waiting tickets do not expire meanwhile. Reconnects automatically.
     pub fn watch_tickets(&self, tickets: impl IntoIterator<Item = pb::TicketReference>) -> TicketStream {
-        TicketStream::new(self.channel.clone(), tickets.into_iter().collect())
+        TicketStream::new(self.channel.clone(), tickets.into_iter().collect(), None)
     }
 
     /// Channel with the settings of this client.

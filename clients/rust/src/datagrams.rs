@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
-use tokio::time::Instant;
 
 use crate::matching::Transmit;
 
@@ -29,14 +28,6 @@ pub(crate) async fn receive<'buffer>(
             tokio::time::sleep(SOCKET_FAILURE_PAUSE).await;
             None
         }
-    }
-}
-
-/// Waits until a time, or for ever without one.
-pub(crate) async fn sleep_until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -42,6 +42,8 @@ mod client;
 #[cfg(feature = "runtime")]
 mod datagrams;
 mod error;
+#[cfg(feature = "runtime")]
+mod latency_tokens;
 #[cfg(feature = "credentials")]
 mod match_credential;
 #[cfg(feature = "runtime")]
@@ -65,6 +67,8 @@ mod retry;
 #[cfg(feature = "runtime")]
 mod retrying_channel;
 #[cfg(feature = "runtime")]
+mod run_clock;
+#[cfg(feature = "runtime")]
 mod search;
 mod secret_length;
 #[cfg(feature = "runtime")]
@@ -80,6 +84,8 @@ pub use advertisement::Advertisement;
 #[cfg(feature = "runtime")]
 pub use client::Client;
 pub use error::{Error, FieldViolation, ServerError};
+#[cfg(feature = "runtime")]
+pub use latency_tokens::LatencyTokens;
 #[cfg(feature = "credentials")]
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, DEFAULT_REMEMBERED_CREDENTIALS_MAX};
 #[cfg(feature = "runtime")]

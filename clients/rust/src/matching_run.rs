@@ -3,16 +3,15 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
-use crate::beacons_run::{BeaconsRun, FIRST_TOKEN_TIME_MAX};
+use crate::beacons_run::BeaconsRun;
 use crate::datagrams::{self, DATAGRAM_BYTES_MAX};
 use crate::error::Error;
+use crate::latency_tokens::FIRST_TOKEN_TIME_MAX;
 use crate::matching::{
     Answer, Call, CallError, CallId, ConnectTarget, EndReason, Event, HostedSession, Matching, MatchingOptions,
     MatchingState, MonotonicTime, Outcome, ProberDataJudge, Request,
@@ -21,8 +20,8 @@ use crate::pb;
 use crate::probe::beacons::BeaconsEvent;
 use crate::probe::is_probe;
 use crate::random;
-use crate::retry::RetryPolicy;
 use crate::retrying_channel::RetryingChannel;
+use crate::run_clock::RunClock;
 
 /// Events of the game that may wait for the loop.
 const EVENTS_MAX: usize = 64;
@@ -60,7 +59,7 @@ pub struct MatchingRun {
     /// Measurement of beacons, from the first [`Self::run`] on.
     beacons: Option<BeaconsRun>,
     measures_beacons: bool,
-    start: Instant,
+    clock: RunClock,
     calls: JoinSet<(CallId, Result<Answer, CallError>)>,
     events: mpsc::Receiver<Event>,
     handle: MatchingHandle,
@@ -111,16 +110,14 @@ impl MatchingHandle {
 type Connecting<'game> = Pin<Box<dyn Future<Output = (String, bool)> + Send + 'game>>;
 
 impl MatchingRun {
-    pub(crate) fn new(mut channel: RetryingChannel, options: MatchingOptions) -> Self {
-        // The state machine repeats calls itself.
-        channel.retry_policy = RetryPolicy::NEVER;
+    pub(crate) fn new(channel: RetryingChannel, options: MatchingOptions) -> Self {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         Self {
-            channel,
+            channel: channel.without_retries(),
             matching: Matching::new(options, random::bytes()),
             beacons: None,
             measures_beacons: false,
-            start: Instant::now(),
+            clock: RunClock::start(),
             calls: JoinSet::new(),
             events,
             handle: MatchingHandle(sender),
@@ -163,9 +160,9 @@ impl MatchingRun {
         let mut starts_at = Some(self.latest_start());
         loop {
             self.carry_out_beacons(socket).await;
-            if starts_at.is_some_and(|at| at <= Instant::now() || self.has_settled_beacons()) {
+            if starts_at.is_some_and(|at| at <= self.clock.now() || self.has_settled_beacons()) {
                 starts_at = None;
-                self.matching.handle(Event::Start, self.now());
+                self.matching.handle(Event::Start, self.clock.now());
             }
             while let Some(call) = self.matching.poll_call() {
                 let channel = self.channel.clone();
@@ -218,12 +215,12 @@ impl MatchingRun {
     }
 
     /// Time at which the loop starts, unless beacons are measured sooner.
-    fn latest_start(&mut self) -> Instant {
+    fn latest_start(&mut self) -> MonotonicTime {
         if self.measures_beacons && self.beacons.is_none() {
             self.beacons = Some(BeaconsRun::start(self.channel.clone()));
         }
-        let hold = if self.has_settled_beacons() { Duration::ZERO } else { FIRST_TOKEN_TIME_MAX };
-        Instant::now() + hold
+        let now = self.clock.now();
+        if self.has_settled_beacons() { now } else { now + FIRST_TOKEN_TIME_MAX }
     }
 
     /// Whether the loop need not wait for beacons.
@@ -233,7 +230,7 @@ impl MatchingRun {
 
     /// Sends the packets to beacons, and passes on a new token.
     async fn carry_out_beacons(&mut self, socket: &UdpSocket) {
-        let now = self.now();
+        let now = self.clock.now();
         let Some(beacons) = &mut self.beacons else { return };
         for _ in 0..beacons.carry_out(socket).await {
             self.matching.note_packet(now);
@@ -244,8 +241,7 @@ impl MatchingRun {
     }
 
     /// Waits for an answer, an event of the game, or a timeout.
-    async fn next_event(&mut self, starts_at: Option<Instant>) -> RunEvent {
-        let timeout = self.matching.poll_timeout().map(|at| self.start + at.since(MonotonicTime::default()));
+    async fn next_event(&mut self, starts_at: Option<MonotonicTime>) -> RunEvent {
         tokio::select! {
             Some(Ok((id, result))) = self.calls.join_next() => RunEvent::Loop(Event::Answer { id, result }),
             Some(event) = self.events.recv() => RunEvent::Loop(event),
@@ -255,13 +251,13 @@ impl MatchingRun {
                     None => std::future::pending().await,
                 }
             } => RunEvent::Beacons(event),
-            () = datagrams::sleep_until(timeout) => RunEvent::Loop(Event::Timeout),
-            () = datagrams::sleep_until(starts_at) => RunEvent::Loop(Event::Timeout),
+            () = self.clock.sleep_until(self.matching.poll_timeout()) => RunEvent::Loop(Event::Timeout),
+            () = self.clock.sleep_until(starts_at) => RunEvent::Loop(Event::Timeout),
         }
     }
 
     fn handle_event(&mut self, happening: RunEvent) {
-        let now = self.now();
+        let now = self.clock.now();
         match (happening, &mut self.beacons) {
             (RunEvent::Loop(event), _) => self.matching.handle(event, now),
             (RunEvent::Beacons(event), Some(beacons)) => beacons.handle(event),
@@ -273,10 +269,6 @@ impl MatchingRun {
                 self.matching.handle(Event::Datagram { from, packet }, now);
             }
         }
-    }
-
-    fn now(&self) -> MonotonicTime {
-        MonotonicTime::default() + self.start.elapsed()
     }
 }
 
@@ -299,7 +291,9 @@ impl RunEvent {
 }
 
 /// Waits for a future, or for ever without one.
-async fn when_some<Output>(future: &mut Option<Pin<Box<dyn Future<Output = Output> + Send + '_>>>) -> Output {
+pub(crate) async fn when_some<Output>(
+    future: &mut Option<Pin<Box<dyn Future<Output = Output> + Send + '_>>>,
+) -> Output {
     match future {
         Some(future) => future.await,
         None => std::future::pending().await,

@@ -243,11 +243,21 @@ impl MatchmakingStream {
         Ok(response)
     }
 
+    /// Sends a core request and waits for the response, in which the answer has the name `field`.
+    async fn call<Answer>(
+        &self,
+        core: pb::MatchmakingCoreRequest,
+        field: &'static str,
+        take_answer: impl FnOnce(pb::MatchmakingCoreResponse) -> Option<Answer>,
+    ) -> Result<Answer, Error> {
+        take_answer(self.send(core).await?.wait().await?).ok_or(Error::MissingField(field))
+    }
+
     /// Searches once.
     pub async fn search(&self, request: pb::MatchmakingSearchRequest) -> Result<pb::MatchmakingSearchResponse, Error> {
         let mut core = empty_core_envelope(pb::MatchmakingCoreRequestType::Search);
         core.search_request = Some(request);
-        self.send(core).await?.wait().await?.search_response.ok_or(Error::MissingField("search_response"))
+        self.call(core, "search_response", |response| response.search_response).await
     }
 
     /// Publishes or replaces an advertisement, or extends its TTL. This connection then receives its reservation events.
@@ -258,8 +268,7 @@ impl MatchmakingStream {
         ensure_idempotency_key(&mut request);
         let mut core = empty_core_envelope(pb::MatchmakingCoreRequestType::UpdateAdvertisement);
         core.update_advertisement_request = Some(request);
-        let response = self.send(core).await?.wait().await?;
-        response.update_advertisement_response.ok_or(Error::MissingField("update_advertisement_response"))
+        self.call(core, "update_advertisement_response", |response| response.update_advertisement_response).await
     }
 
     /// Deletes an advertisement. Succeeds if it is already deleted.
@@ -269,8 +278,7 @@ impl MatchmakingStream {
     ) -> Result<pb::MatchmakingDeleteAdvertisementResponse, Error> {
         let mut core = empty_core_envelope(pb::MatchmakingCoreRequestType::DeleteAdvertisement);
         core.delete_advertisement_request = Some(request);
-        let response = self.send(core).await?.wait().await?;
-        response.delete_advertisement_response.ok_or(Error::MissingField("delete_advertisement_response"))
+        self.call(core, "delete_advertisement_response", |response| response.delete_advertisement_response).await
     }
 
     /// Fetches the ruleset of a set.
@@ -280,8 +288,7 @@ impl MatchmakingStream {
     ) -> Result<pb::MatchmakingGetConfigurationResponse, Error> {
         let mut core = empty_core_envelope(pb::MatchmakingCoreRequestType::GetConfiguration);
         core.get_configuration_request = Some(request);
-        let response = self.send(core).await?.wait().await?;
-        response.get_configuration_response.ok_or(Error::MissingField("get_configuration_response"))
+        self.call(core, "get_configuration_response", |response| response.get_configuration_response).await
     }
 }
 

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
-use crate::beacons_run::{BeaconsRun, FIRST_TOKEN_TIME_MAX};
 use crate::error::Error;
-use crate::matching::{CallError, CallId, MonotonicTime};
+use crate::latency_tokens::{self, LatencyTokens};
+use crate::matching::{CallError, CallId};
+use crate::matching_run::when_some;
 use crate::pb;
 use crate::queueing::{
     QueueAnswer, QueueCall, QueueEnd, QueueEvent, QueueGameNotification, QueueRequest, Queueing, QueueingState,
 };
-use crate::retry::RetryPolicy;
 use crate::retrying_channel::RetryingChannel;
+use crate::run_clock::RunClock;
 
 /// Events of the game, and statuses, that may wait for the loop.
 const EVENTS_MAX: usize = 64;
@@ -41,13 +41,14 @@ pub trait QueueGame {
 pub struct QueueingRun {
     channel: RetryingChannel,
     queueing: Queueing,
-    start: Instant,
+    clock: RunClock,
     calls: JoinSet<(CallId, Result<QueueAnswer, CallError>)>,
     watch: Option<OpenWatch>,
     events: mpsc::Receiver<QueueEvent>,
     handle: QueueingHandle,
-    /// Socket on which beacons are measured before the ticket is entered.
+    /// Socket on which beacons are measured while the ticket waits.
     beacon_socket: Option<Arc<UdpSocket>>,
+    latency_tokens: Option<LatencyTokens>,
 }
 
 /// Task that watches the ticket, and what it received.
@@ -84,16 +85,24 @@ impl QueueingHandle {
 type GameReplyFuture<'game> = Pin<Box<dyn Future<Output = QueueEvent> + Send + 'game>>;
 
 impl QueueingRun {
-    pub(crate) fn new(mut channel: RetryingChannel, queueing: Queueing) -> Self {
-        // The state machine repeats calls itself.
-        channel.retry_policy = RetryPolicy::NEVER;
+    pub(crate) fn new(channel: RetryingChannel, queueing: Queueing) -> Self {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
-        let (start, calls, handle) = (Instant::now(), JoinSet::new(), QueueingHandle(sender));
-        Self { channel, queueing, start, calls, watch: None, events, handle, beacon_socket: None }
+        Self {
+            channel: channel.without_retries(),
+            queueing,
+            clock: RunClock::start(),
+            calls: JoinSet::new(),
+            watch: None,
+            events,
+            handle: QueueingHandle(sender),
+            beacon_socket: None,
+            latency_tokens: None,
+        }
     }
 
-    /// Measures beacons on this socket before the ticket is entered, for at most 4 s. Its token goes into the ticket. Other datagrams that
-    /// arrive meanwhile are lost.
+    /// Measures beacons on this socket while the ticket waits. The loop starts with the first token, or after 4 s without one, and renews
+    /// the ticket's round trips before they expire. From the time that the game connects to a match on the loop leaves the socket
+    /// alone; until then datagrams that are no answers of beacons are lost.
     pub fn with_beacon_measurement(mut self, socket: impl Into<Arc<UdpSocket>>) -> Self {
         self.beacon_socket = Some(socket.into());
         self
@@ -117,9 +126,11 @@ impl QueueingRun {
     /// Runs until the ticket has ended. `saves` receives the bytes of [`Self::saved_bytes`] each time that they may have changed.
     pub async fn run<Game: QueueGame + Sync>(&mut self, game: &Game, mut saves: impl FnMut(&[u8])) -> QueueEnd {
         let mut asking: Option<GameReplyFuture<'_>> = None;
-        self.measure_before_entering().await;
-        self.queueing.handle(QueueEvent::Start, self.now());
+        self.measure_while_waiting();
+        self.wait_for_first_token().await;
+        self.queueing.handle(QueueEvent::Start, self.clock.now());
         loop {
+            self.measure_while_waiting();
             while let Some(call) = self.queueing.poll_call() {
                 let channel = self.channel.clone();
                 self.calls.spawn(async move { (call.id, make_call(&channel, call).await) });
@@ -149,38 +160,42 @@ impl QueueingRun {
                     }
                 }
             }
-            let timeout = self.queueing.poll_timeout().map(|at| self.start + at.since(MonotonicTime::default()));
             let event = tokio::select! {
                 Some(Ok((id, result))) = self.calls.join_next() => QueueEvent::Answer { id, result },
                 Some(event) = self.events.recv() => event,
                 event = next_of_watch(&mut self.watch) => event,
-                event = async { match &mut asking { Some(future) => future.await, None => std::future::pending().await } } => {
+                token = latency_tokens::next_of(&mut self.latency_tokens) => QueueEvent::LatencyToken(token),
+                event = when_some(&mut asking) => {
                     asking = None;
                     event
                 }
-                () = async { match timeout { Some(at) => tokio::time::sleep_until(at).await, None => std::future::pending().await } } => {
-                    QueueEvent::Timeout
-                }
+                () = self.clock.sleep_until(self.queueing.poll_timeout()) => QueueEvent::Timeout,
             };
-            self.queueing.handle(event, self.now());
+            self.queueing.handle(event, self.clock.now());
         }
     }
 
-    /// Measures beacons, unless the ticket was entered before. Events of the game end it: the player may cancel.
-    async fn measure_before_entering(&mut self) {
-        let Some(socket) = self.beacon_socket.take().filter(|_| !self.queueing.is_entered()) else { return };
-        let mut beacons = BeaconsRun::start(self.channel.clone());
-        tokio::select! {
-            _ = tokio::time::timeout(FIRST_TOKEN_TIME_MAX, beacons.settle(&socket)) => {}
-            Some(event) = self.events.recv() => self.queueing.handle(event, self.now()),
-        }
-        if let Some(token) = beacons.beacons().poll_token() {
-            self.queueing.set_latency_token(token);
+    /// Measures beacons while their round trips are of use.
+    fn measure_while_waiting(&mut self) {
+        let socket = self.beacon_socket.as_ref().filter(|_| self.queueing.needs_latency_token());
+        match (socket, &self.latency_tokens) {
+            (Some(socket), None) => {
+                self.latency_tokens = Some(LatencyTokens::start(self.channel.clone(), Arc::clone(socket)));
+            }
+            (None, Some(_)) => self.latency_tokens = None,
+            _ => {}
         }
     }
 
-    fn now(&self) -> MonotonicTime {
-        MonotonicTime::default() + self.start.elapsed()
+    /// Waits for the first token, unless the ticket was entered before. Events of the game end it: the player may cancel.
+    async fn wait_for_first_token(&mut self) {
+        let is_entered = self.queueing.is_entered();
+        let Some(tokens) = self.latency_tokens.as_mut().filter(|_| !is_entered) else { return };
+        let event = tokio::select! {
+            token = tokens.first() => QueueEvent::LatencyToken(token),
+            Some(event) = self.events.recv() => event,
+        };
+        self.queueing.handle(event, self.clock.now());
     }
 }
 
@@ -243,6 +258,10 @@ async fn make_call(channel: &RetryingChannel, call: QueueCall) -> Result<QueueAn
             .call_ratings(request, |mut stub, request| async move { stub.report_result(request).await })
             .await
             .map(|reported| QueueAnswer::ReportResult(Box::new(reported))),
+        QueueRequest::Heartbeat(request) => channel
+            .call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await })
+            .await
+            .map(QueueAnswer::Heartbeat),
     }
     .map_err(|error| CallError::from(&error))
 }

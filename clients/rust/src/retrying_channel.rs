@@ -18,6 +18,23 @@ use crate::random;
 use crate::retry::RetryPolicy;
 use crate::token_source::TokenSource;
 
+/// Method that makes a call of one service by its stub, and repeats it as the [`RetryPolicy`] allows.
+macro_rules! calls_of_service {
+    ($name:ident, $stub:ident) => {
+        pub(crate) async fn $name<Req, Resp, Call>(
+            &self,
+            request: Req,
+            call: impl Fn($stub<Channel>, Request<Req>) -> Call,
+        ) -> Result<Resp, Error>
+        where
+            Req: Clone,
+            Call: Future<Output = Result<Response<Resp>, Status>>,
+        {
+            self.call_with_retries(request, |channel, request| call($stub::new(channel), request)).await
+        }
+    };
+}
+
 /// Channel with the settings of each call. Clones share one HTTP/2 connection.
 #[derive(Clone)]
 pub(crate) struct RetryingChannel {
@@ -43,6 +60,11 @@ impl fmt::Debug for RetryingChannel {
 }
 
 impl RetryingChannel {
+    /// The same channel for a state machine that repeats calls itself.
+    pub(crate) fn without_retries(self) -> Self {
+        Self { retry_policy: RetryPolicy::NEVER, ..self }
+    }
+
     pub(crate) fn matchmaking_stub(&self) -> MatchmakingServiceClient<Channel> {
         MatchmakingServiceClient::new(self.channel.clone())
     }
@@ -84,53 +106,10 @@ impl RetryingChannel {
         }
     }
 
-    pub(crate) async fn call_queue<Req, Resp, Call>(
-        &self,
-        request: Req,
-        call: impl Fn(QueueServiceClient<Channel>, Request<Req>) -> Call,
-    ) -> Result<Resp, Error>
-    where
-        Req: Clone,
-        Call: Future<Output = Result<Response<Resp>, Status>>,
-    {
-        self.call_with_retries(request, |channel, request| call(QueueServiceClient::new(channel), request)).await
-    }
-
-    pub(crate) async fn call_matchmaking<Req, Resp, Call>(
-        &self,
-        request: Req,
-        call: impl Fn(MatchmakingServiceClient<Channel>, Request<Req>) -> Call,
-    ) -> Result<Resp, Error>
-    where
-        Req: Clone,
-        Call: Future<Output = Result<Response<Resp>, Status>>,
-    {
-        self.call_with_retries(request, |channel, request| call(MatchmakingServiceClient::new(channel), request)).await
-    }
-
-    pub(crate) async fn call_latency<Req, Resp, Call>(
-        &self,
-        request: Req,
-        call: impl Fn(LatencyServiceClient<Channel>, Request<Req>) -> Call,
-    ) -> Result<Resp, Error>
-    where
-        Req: Clone,
-        Call: Future<Output = Result<Response<Resp>, Status>>,
-    {
-        self.call_with_retries(request, |channel, request| call(LatencyServiceClient::new(channel), request)).await
-    }
-
-    pub(crate) async fn call_ratings<Req, Resp, Call>(
-        &self,
-        request: Req,
-        call: impl Fn(RatingServiceClient<Channel>, Request<Req>) -> Call,
-    ) -> Result<Resp, Error>
-    where
-        Req: Clone,
-        Call: Future<Output = Result<Response<Resp>, Status>>,
-    {
-        self.call_with_retries(request, |channel, request| call(RatingServiceClient::new(channel), request)).await
-    }
+    calls_of_service!(call_queue, QueueServiceClient);
+    calls_of_service!(call_matchmaking, MatchmakingServiceClient);
+    calls_of_service!(call_latency, LatencyServiceClient);
+    calls_of_service!(call_ratings, RatingServiceClient);
 
     /// Metadata of a call, and the `authorization` value in it, if any.
     async fn request_metadata(&self) -> Result<(MetadataMap, Option<AsciiMetadataValue>), Error> {

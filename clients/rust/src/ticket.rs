@@ -6,6 +6,7 @@ use std::fmt;
 use tonic::Streaming;
 
 use crate::error::Error;
+use crate::latency_tokens::{self, LatencyTokens};
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
@@ -16,6 +17,7 @@ use crate::secret_length::debug_secret_length;
 pub struct Ticket {
     channel: RetryingChannel,
     token: Vec<u8>,
+    latency_tokens: Option<LatencyTokens>,
     /// Status as of the last response.
     pub status: pb::TicketStatus,
     /// TTL without a heartbeat or a watch, milliseconds.
@@ -29,6 +31,7 @@ impl Ticket {
         Ok(Self {
             channel,
             token: response.ticket_token,
+            latency_tokens: None,
             status: response.status.ok_or(Error::MissingField("status"))?,
             expires_in_ms: response.expires_in_ms,
             ignored_fields: response.ignored_fields,
@@ -40,6 +43,7 @@ impl Ticket {
         Ok(Self {
             channel,
             token: own.ticket_token,
+            latency_tokens: None,
             status: own.status.ok_or(Error::MissingField("status"))?,
             expires_in_ms: 0,
             ignored_fields: Vec::new(),
@@ -65,14 +69,22 @@ impl Ticket {
         }
     }
 
+    /// Renews the round trips of the client's own player before they expire: heartbeats from now on, and streams of [`Self::watch`],
+    /// have the latest of these tokens.
+    pub fn use_latency_tokens(&mut self, tokens: LatencyTokens) {
+        self.latency_tokens = Some(tokens);
+    }
+
     /// Streams the updates of this ticket.
     pub fn watch(&self) -> TicketStream {
-        TicketStream::new(self.channel.clone(), vec![self.reference()])
+        TicketStream::new(self.channel.clone(), vec![self.reference()], self.latency_tokens.clone())
     }
 
     /// Extends the ticket's TTL and returns its status.
     pub async fn heartbeat(&mut self) -> Result<&pb::TicketStatus, Error> {
-        let request = pb::QueueHeartbeatRequest { tickets: vec![self.reference()], ..Default::default() };
+        let latency_token = self.latency_tokens.as_ref().map_or_else(Vec::new, LatencyTokens::latest);
+        let request =
+            pb::QueueHeartbeatRequest { tickets: vec![self.reference()], latency_token, ..Default::default() };
         let response =
             self.channel.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await?;
         self.status = response.statuses.into_iter().next().ok_or(Error::MissingField("statuses"))?;
@@ -172,13 +184,18 @@ pub struct TicketStream {
     /// Tickets that have not ended, by id, with the resume token of their last update.
     tickets: BTreeMap<String, pb::TicketReference>,
     stream: Option<Streaming<pb::QueueWatchResponse>>,
+    latency_tokens: Option<LatencyTokens>,
     failed_attempts: u32,
 }
 
 impl TicketStream {
-    pub(crate) fn new(channel: RetryingChannel, tickets: Vec<pb::TicketReference>) -> Self {
+    pub(crate) fn new(
+        channel: RetryingChannel,
+        tickets: Vec<pb::TicketReference>,
+        latency_tokens: Option<LatencyTokens>,
+    ) -> Self {
         let tickets = tickets.into_iter().map(|ticket| (ticket.ticket_id.clone(), ticket)).collect();
-        Self { channel, tickets, stream: None, failed_attempts: 0 }
+        Self { channel, tickets, stream: None, latency_tokens, failed_attempts: 0 }
     }
 
     /// Waits for the next update of any ticket; `None` after all tickets have ended and no result is awaited.
@@ -206,15 +223,31 @@ impl TicketStream {
 
     async fn receive(&mut self) -> Result<Option<pb::TicketStatus>, Error> {
         if self.stream.is_none() {
-            let tickets = self.tickets.values().cloned().collect();
-            let request = pb::QueueWatchRequest { tickets, ..Default::default() };
+            let latency_token = self.latency_tokens.as_mut().map_or_else(Vec::new, LatencyTokens::take_latest);
+            let request = pb::QueueWatchRequest { tickets: self.tickets.values().cloned().collect(), latency_token };
             self.stream = Some(self.channel.open_watch_stream_once(request).await?);
         }
-        let Some(stream) = &mut self.stream else { return Ok(None) };
-        match stream.message().await? {
-            None => Ok(None),
-            Some(update) => Ok(Some(update.status.ok_or(Error::MissingField("status"))?)),
+        loop {
+            let Some(stream) = &mut self.stream else { return Ok(None) };
+            let latency_token = tokio::select! {
+                update = stream.message() => return match update? {
+                    None => Ok(None),
+                    Some(update) => Ok(Some(update.status.ok_or(Error::MissingField("status"))?)),
+                },
+                token = latency_tokens::next_of(&mut self.latency_tokens) => token,
+            };
+            if !latency_token.is_empty() {
+                self.renew_round_trips(latency_token).await;
+            }
         }
+    }
+
+    /// Sends a latency token for the tickets. One that is lost is replaced by the next.
+    async fn renew_round_trips(&self, latency_token: Vec<u8>) {
+        let tickets = self.tickets.values().cloned().collect();
+        let request = pb::QueueHeartbeatRequest { tickets, latency_token, ..Default::default() };
+        let _ =
+            self.channel.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await;
     }
 
     fn record_status(&mut self, status: &pb::TicketStatus) {

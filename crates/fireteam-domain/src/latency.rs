@@ -8,6 +8,7 @@ pub mod prediction_unavailable;
 pub mod predictor_constants;
 pub mod published_vector;
 pub mod round_trip_estimate;
+pub mod worst_pair;
 
 use crate::locality::{KM_PER_MILE, Locality};
 use crate::session::RegionLatency;

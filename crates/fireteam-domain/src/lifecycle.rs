@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use crate::chosen_value::ChosenValue;
 use crate::id::{AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::latency::worst_pair::WorstPair;
 use crate::lifecycle::session_start::SessionMatchStartByHost;
 use crate::lifecycle::side_reports::SideReports;
 use crate::queue::avoidance::PlayedPair;
@@ -51,6 +52,9 @@ pub struct Match {
     pub chosen: Box<[ChosenValue]>,
     /// Bots of each team, which the host adds. Empty if there are none. A match with bots is not rated.
     pub bots_by_team: Box<[u16]>,
+    /// Worst pair of its tickets when it was proposed, as indices of `tickets`. `None` if the ruleset predicts no round trips, for a
+    /// match of one ticket, and for one that fills a session.
+    pub worst_pair: Option<WorstPair>,
     /// Start by the host of a searched session. `None` for a match of a queue.
     pub session_start: Option<SessionMatchStartByHost>,
     /// Game servers that did not confirm this match. They are not asked again.

@@ -27,6 +27,11 @@ pub fn round_to_step(value: f64, step: f64) -> f64 {
     (value / step).round() * step
 }
 
+/// Rounds `value` up to a multiple of `step`.
+pub fn round_up_to_step(value: f64, step: f64) -> f64 {
+    (value / step).ceil() * step
+}
+
 /// Moves a position to the center of its cell. Cells are `location_grid_degrees` of latitude high and about as wide at
 /// every latitude. Cells of a plain degree grid would be narrow near the poles and reveal positions there. A cell size
 /// of 0 or less, or NaN, leaves the position unchanged.

@@ -14,7 +14,7 @@ use crate::domain::expansion::Expansion;
 use crate::domain::filter::Refusal;
 use crate::domain::filter::explain::NearMiss;
 use crate::domain::id::{SetId, TicketId, UserKey};
-use crate::domain::latency::round_trip_estimate::EstimateSource;
+use crate::domain::latency::round_trip_estimate::{EstimateSource, RoundTripEstimate};
 use crate::domain::limit;
 use crate::domain::queue::explain::{NearMissTicket, Relaxation};
 use crate::domain::queue::gate::GateReason;
@@ -171,17 +171,26 @@ fn near_miss(ruleset: &Ruleset, near: &NearMissTicket) -> pb::NearMiss {
         failed_rules: near.failed_rule_count.into(),
         measured: near.margin.map(|margin| margin.measured),
         limit: near.margin.map(|margin| margin.limit),
-        round_trip_source: near.round_trip_source.map_or(pb::RoundTripSource::Unspecified, round_trip_source).into(),
+        round_trip_source: round_trip_source(near.round_trip).into(),
+        round_trip_ms: near.round_trip.map(|estimate| estimate.round_trip_ms),
+        round_trip_low_ms: predicted_interval_ms(near.round_trip).map(|[low_ms, _]| low_ms),
+        round_trip_high_ms: predicted_interval_ms(near.round_trip).map(|[_, high_ms]| high_ms),
         ..pb::NearMiss::default()
     }
 }
 
-fn round_trip_source(source: EstimateSource) -> pb::RoundTripSource {
-    match source {
-        EstimateSource::Predicted => pb::RoundTripSource::Predicted,
-        EstimateSource::Region => pb::RoundTripSource::Region,
-        EstimateSource::Distance => pb::RoundTripSource::Distance,
+fn round_trip_source(estimate: Option<RoundTripEstimate>) -> pb::RoundTripSource {
+    match estimate.map(|estimate| estimate.source) {
+        None => pb::RoundTripSource::Unspecified,
+        Some(EstimateSource::Predicted) => pb::RoundTripSource::Predicted,
+        Some(EstimateSource::Region) => pb::RoundTripSource::Region,
+        Some(EstimateSource::Distance) => pb::RoundTripSource::Distance,
     }
+}
+
+/// Interval of a predicted round trip. Other sources have none.
+fn predicted_interval_ms(estimate: Option<RoundTripEstimate>) -> Option<[f64; 2]> {
+    estimate.filter(|estimate| estimate.source == EstimateSource::Predicted).map(|estimate| estimate.interval_ms)
 }
 
 fn smallest_relaxation(ruleset: &Ruleset, remedy: Relaxation) -> pb::Relaxation {

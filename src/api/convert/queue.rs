@@ -5,8 +5,10 @@ use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::filter::Refusal;
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::domain::latency::round_trip_estimate::RoundTripEstimate;
 use crate::domain::lifecycle::{Assignment, MatchEndReason};
 use crate::domain::limit;
+use crate::domain::location_privacy::{ROUND_TRIP_ROUNDING_MS, round_up_to_step};
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
 use crate::engine::queues::command::{
@@ -302,6 +304,11 @@ fn check_player_ids_unique(composition: Option<&pb::SessionCompositionData>, pro
     }
 }
 
+/// Longest round trip to expect, as players may see it: rounded up, for location privacy.
+fn disclosed_bound_ms(estimate: RoundTripEstimate) -> u32 {
+    round_up_to_step(estimate.high_ms(), ROUND_TRIP_ROUNDING_MS) as u32
+}
+
 fn match_status(view: MatchView) -> pb::MatchStatus {
     let found_match = &view.found_match;
     let players = || found_match.tickets.iter().flat_map(|ticket| &ticket.players);
@@ -319,6 +326,7 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
         service_configuration_hash: found_match.ruleset_hash.0,
         chosen: hosting::chosen_values(&found_match.chosen),
         bots_by_team: found_match.bots_by_team.iter().map(|count| (*count).into()).collect(),
+        worst_round_trip_ms: found_match.worst_pair.and_then(|pair| pair.estimate).map(disclosed_bound_ms),
         players: view
             .players
             .iter()

@@ -10,6 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::domain::id::SetId;
 use crate::domain::limit::RATINGS_PER_TRANSACTION_MAX;
+use crate::domain::ruleset::probing::LatencyEstimatePolicy;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::connected_user_exchange::ConnectedUserReportTask;
 use crate::engine::queues::outage_sync::{report_stop, sync_outages};
@@ -68,6 +69,7 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
         other_holders: BTreeSet::new(),
         has_earlier_servers: false,
         rulesets: None,
+        fleet_changes: 0,
     };
     let mut renewed_at: Option<Instant> = None;
     let (mut cleaned_at, mut synced_at): (Option<Instant>, Option<Instant>) = (None, None);
@@ -115,10 +117,12 @@ struct Leases {
     has_earlier_servers: bool,
     /// Ruleset catalog at the last renewal.
     rulesets: Option<Arc<CatalogState>>,
+    /// Number of changes of the beacons by which round trips are predicted, at the last renewal.
+    fleet_changes: u64,
 }
 
 impl Leases {
-    /// Renews the leases, and wakes the queues that are due or have a new ruleset.
+    /// Renews the leases, and wakes the queues that are due, have a new ruleset, or predict by other beacons.
     ///
     /// Leases are in force while this server says that it lives, in one row. All of them are requested when another server
     /// has come or gone, and now and then. Otherwise only new queues are requested, so that idle queues cost nothing.
@@ -132,6 +136,7 @@ impl Leases {
             self.acquire(new_queues.into_iter().collect()).await;
         }
         self.wake_changed_rulesets();
+        self.wake_after_fleet_change();
         self.shared.queue_wakeups.lock().wake_due(self.shared.common.clock.now());
     }
 
@@ -252,6 +257,20 @@ impl Leases {
             let wakeups = self.shared.queue_wakeups.lock();
             wakeups.wake_sets(|set_id| hash(&previous, set_id) != hash(&current, set_id));
         }
+    }
+
+    /// Wakes the queues that predict round trips if beacons have come or gone since the last renewal, or their round trips are new.
+    fn wake_after_fleet_change(&mut self) {
+        let common = &self.shared.common;
+        let fleet_changes = common.beacons.fleet_change_count(common.clock.now());
+        if std::mem::replace(&mut self.fleet_changes, fleet_changes) == fleet_changes {
+            return;
+        }
+        let predicts = |set_id: SetId| {
+            let ruleset = common.rulesets.ruleset_in_force(set_id);
+            ruleset.is_some_and(|ruleset| ruleset.probing.source == LatencyEstimatePolicy::PredictedV1)
+        };
+        self.shared.queue_wakeups.lock().wake_sets(predicts);
     }
 
     /// Stops all tasks and releases the leases, so that another replica takes over before they expire.

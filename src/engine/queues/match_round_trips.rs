@@ -1,4 +1,4 @@
-//! Round trips between the tickets of a match, by which its host is chosen.
+//! Round trips between the tickets of a match: its worst pair, and those by which its host is chosen.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::domain::id::{BuildIdHasher, TicketId};
 use crate::domain::latency::round_trip_estimate::{EstimateEnd, RoundTripEstimate, estimate_round_trip};
+use crate::domain::latency::worst_pair::WorstPair;
 use crate::domain::latency::{LatencyEndpoint, LatencyModel};
+use crate::domain::lifecycle::MatchTicket;
 use crate::domain::queue::ticket_vector::TicketBeaconVector;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::probing::LatencyEstimatePolicy;
@@ -43,14 +45,17 @@ impl MatchRoundTrips {
         one: TicketId,
         other: TicketId,
     ) -> Option<RoundTripEstimate> {
-        let vectors = [self.vector_of(cache, one), self.vector_of(cache, other)];
-        let end = |id: TicketId, index: usize| {
-            let session = &cache.ticket(id)?.ticket.session;
-            let Session { locality, region_latencies, .. } = session;
-            let endpoint = LatencyEndpoint { locality: *locality, region_latencies };
-            Some(EstimateEnd { endpoint, prediction: vectors[index].as_ref().map(|vector| vector.prediction_input()) })
-        };
-        estimate_round_trip(&self.model, end(one, 0)?, end(other, 1)?)
+        let [ours, theirs] = [one, other].map(|id| self.vector_of(cache, id));
+        let (one, other) = (estimate_end(cache, one, ours.as_deref())?, estimate_end(cache, other, theirs.as_deref())?);
+        estimate_round_trip(&self.model, one, other)
+    }
+
+    /// Worst pair of tickets, as indices; `None` for fewer than two.
+    pub(crate) fn worst_pair(&self, cache: &TicketMatchCache, tickets: &[MatchTicket]) -> Option<WorstPair> {
+        let ids = || tickets.iter().map(|ticket| ticket.ticket_id);
+        let vectors: Vec<Option<Arc<TicketBeaconVector>>> = ids().map(|id| self.vector_of(cache, id)).collect();
+        let ends = ids().zip(&vectors).map(|(id, vector)| estimate_end(cache, id, vector.as_deref()));
+        WorstPair::of_parties(&self.model, &ends.collect::<Option<Vec<_>>>()?)
     }
 
     fn vector_of(&self, cache: &TicketMatchCache, id: TicketId) -> Option<Arc<TicketBeaconVector>> {
@@ -62,4 +67,15 @@ impl MatchRoundTrips {
         };
         vectors.entry(id).or_insert_with(complete).clone()
     }
+}
+
+/// Ticket as one end of an estimate; `None` if it is unknown.
+fn estimate_end<'a>(
+    cache: &'a TicketMatchCache,
+    id: TicketId,
+    vector: Option<&'a TicketBeaconVector>,
+) -> Option<EstimateEnd<'a>> {
+    let Session { locality, region_latencies, .. } = &cache.ticket(id)?.ticket.session;
+    let endpoint = LatencyEndpoint { locality: *locality, region_latencies };
+    Some(EstimateEnd { endpoint, prediction: vector.map(TicketBeaconVector::prediction_input) })
 }

@@ -138,7 +138,7 @@ impl QueueRunner {
             if self.run_pass_if_needed(&ruleset, queue).await || always_run {
                 next_round_at = next_round_at.min(Instant::now() + pass_interval);
             }
-        } else if always_run || self.change_count() != self.change_count_at_last_pass {
+        } else if always_run || self.has_changed_since_last_pass(self.current_fleet(&ruleset, now).as_ref()) {
             next_round_at = next_round_at.min(next_pass_at);
         }
         if !self.last_pass.found_nothing || self.waits_for_disconnects {
@@ -322,6 +322,17 @@ impl QueueRunner {
         }
     }
 
+    /// Beacons by which a pass would predict round trips now; `None` without predictions.
+    fn current_fleet(&self, ruleset: &Ruleset, now: UnixMs) -> Option<Arc<BeaconFleet>> {
+        RoundTripPredictor::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.beacon_fleet()))
+    }
+
+    /// Whether the queue has changed since the last pass, or the beacons, on which predictions depend.
+    fn has_changed_since_last_pass(&self, fleet: Option<&Arc<BeaconFleet>>) -> bool {
+        self.change_count() != self.change_count_at_last_pass
+            || fleet.map(Arc::as_ptr) != self.fleet_at_last_pass.as_ref().map(Arc::as_ptr)
+    }
+
     /// Runs a pass if the gate allows it, and proposes its matches. Returns whether it proposed any.
     async fn run_pass_if_needed(&mut self, ruleset: &Arc<Ruleset>, queue: &QueueSpec) -> bool {
         let now = self.shared.common.clock.now();
@@ -333,22 +344,15 @@ impl QueueRunner {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
-        let fleet =
-            RoundTripPredictor::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.beacon_fleet()));
-        let has_fleet_changed = fleet.as_ref().map(Arc::as_ptr) != self.fleet_at_last_pass.as_ref().map(Arc::as_ptr);
+        let beacon_fleet = self.current_fleet(ruleset, now);
+        let has_changed = self.has_changed_since_last_pass(beacon_fleet.as_ref());
         let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
         self.last_pass_at = Some(Instant::now());
-        if !next_pass_may_find_match(
-            &queue.gate,
-            &self.last_pass,
-            change_count != self.change_count_at_last_pass || has_fleet_changed,
-            gate_counts,
-            now,
-        ) {
+        if !next_pass_may_find_match(&queue.gate, &self.last_pass, has_changed, gate_counts, now) {
             return false;
         }
         self.change_count_at_last_pass = change_count;
-        self.fleet_at_last_pass = fleet;
+        self.fleet_at_last_pass = beacon_fleet;
         let (key, prepared_tickets) = (self.queue_key, &mut self.prepared_tickets);
         let take = || QueueSnapshot::take(&self.shared, key, ruleset, queue, prepared_tickets, now);
         let started_at = Instant::now();
@@ -402,6 +406,10 @@ impl QueueRunner {
                 let Some(stored) = cache.ticket(proposed.ticket_id) else { return };
                 match_tickets.push(MatchTicket::from_ticket(&stored.ticket, team, &proposed.roles));
             }
+            let round_trips = MatchRoundTrips::of_ruleset(&self.shared.common, ruleset, now);
+            // A session that is filled has parties of its own.
+            let predicting = round_trips.as_ref().filter(|_| proposal.backfilled_session.is_none());
+            let worst_pair = predicting.and_then(|predicting| predicting.worst_pair(&cache, &match_tickets));
             let new_match = NewMatch {
                 id,
                 set_id: self.queue_key.set_id,
@@ -413,12 +421,13 @@ impl QueueRunner {
                 backfilled_session: proposal.backfilled_session,
                 chosen: proposal.chosen,
                 bots_by_team: proposal.bots_by_team,
+                worst_pair,
             };
             create_match(
                 &self.shared.lifecycle_rules(ruleset),
                 new_match,
                 &CachedTicketFacts::new(&cache, &outages, self.shared.common.outages.deadlines_enforced_until(now))
-                    .with_round_trips(MatchRoundTrips::of_ruleset(&self.shared.common, ruleset, now)),
+                    .with_round_trips(round_trips),
                 now,
             )
         };

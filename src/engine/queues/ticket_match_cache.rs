@@ -450,8 +450,10 @@ fn is_acknowledgement(previous: &StoredTicket, next: &StoredTicket) -> bool {
     is_in_match && previous.expires_at == next.expires_at && previous.version + new_players == next.version
 }
 
-/// Whether `next` is the same waiting ticket as `previous`, with another expiry: the result of a heartbeat.
+/// Whether `next` is the same waiting ticket as `previous`, with another expiry: the result of a heartbeat. With other round trips it
+/// may be matched otherwise.
 fn is_extension(previous: &StoredTicket, next: &StoredTicket) -> bool {
     let is_waiting = previous.state == TicketState::Waiting && next.state == TicketState::Waiting;
-    is_waiting && (Arc::ptr_eq(&previous.ticket, &next.ticket) || previous.ticket == next.ticket)
+    let is_same_ticket = Arc::ptr_eq(&previous.ticket, &next.ticket) || previous.ticket == next.ticket;
+    is_waiting && is_same_ticket && previous.seat_vectors == next.seat_vectors
 }

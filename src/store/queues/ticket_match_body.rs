@@ -22,6 +22,7 @@
 //! | | | | `p` | peer: the host |
 //! | | | | `vs` | game server of a session's match, which has no reservation: advertisement |
 //! | | | | `ch` | chosen entries of string lists: attribute, entry |
+//! | | | | `wp` | worst pair: indices of its tickets; round trip, low and high end, index in `ESTIMATE_SOURCES`, or null |
 //! | | | | `bs` | begun by a session: advertisement, reservation of each ticket or null, digest of the request |
 //! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
 //! | | | | `n` | ended, and was not hosted by fireteam |
@@ -42,6 +43,8 @@ use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
+use crate::domain::latency::round_trip_estimate::{EstimateSource, RoundTripEstimate};
+use crate::domain::latency::worst_pair::WorstPair;
 use crate::domain::lifecycle::session_start::SessionMatchStartByHost;
 use crate::domain::lifecycle::side_reports::SideReports;
 use crate::domain::lifecycle::{
@@ -211,9 +214,18 @@ struct MatchBody {
     chosen: Vec<(Box<str>, Box<str>)>,
     #[serde(rename = "bt", default, skip_serializing_if = "<[u16]>::is_empty")]
     bots_by_team: Box<[u16]>,
+    #[serde(rename = "wp", skip_serializing_if = "Option::is_none")]
+    worst_pair: Option<WorstPairBody>,
     #[serde(rename = "bs", skip_serializing_if = "Option::is_none")]
     session_start: Option<SessionStartBody>,
 }
+
+/// Two indices of tickets; round trip, low end, high end, number of the source.
+type WorstPairBody = (u16, u16, Option<(f64, f64, f64, u8)>);
+
+/// Sources of estimates, in the order of their stored numbers.
+const ESTIMATE_SOURCES: [EstimateSource; 3] =
+    [EstimateSource::Predicted, EstimateSource::Region, EstimateSource::Distance];
 
 /// Advertisement, reservation of each ticket or null, digest of the request.
 type SessionStartBody = (HexKey, Vec<Option<HexKey>>, HexKey);
@@ -270,6 +282,7 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         erased_skills: found.erased_skills.iter().map(encode_kept_skill).collect(),
         chosen: found.chosen.iter().map(|chosen| (chosen.attribute.clone(), chosen.value.clone())).collect(),
         bots_by_team: found.bots_by_team.clone(),
+        worst_pair: found.worst_pair.map(encode_worst_pair),
         session_start: found.session_start.as_ref().map(encode_session_start),
     };
     let stage = match &found.stage {
@@ -329,6 +342,24 @@ fn decode_kept_skill(body: KeptSkillBody) -> Result<KeptSkillOfErasedUser, serde
             active_periods,
         },
     })
+}
+
+fn encode_worst_pair(WorstPair { parties: [one, other], estimate }: WorstPair) -> WorstPairBody {
+    let body = |estimate: RoundTripEstimate| {
+        let [low_ms, high_ms] = estimate.interval_ms;
+        let source = ESTIMATE_SOURCES.iter().zip(0..).find(|(source, _)| **source == estimate.source);
+        (estimate.round_trip_ms, low_ms, high_ms, source.map_or(u8::MAX, |(_, number)| number))
+    };
+    (one, other, estimate.map(body))
+}
+
+fn decode_worst_pair((one, other, estimate): WorstPairBody) -> Result<WorstPair, serde_json::Error> {
+    let decode = |(round_trip_ms, low_ms, high_ms, number): (f64, f64, f64, u8)| {
+        let source = ESTIMATE_SOURCES.get(usize::from(number)).copied();
+        let source = source.ok_or_else(|| serde_json::Error::custom(format_args!("unknown source {number}")))?;
+        Ok::<_, serde_json::Error>(RoundTripEstimate { round_trip_ms, interval_ms: [low_ms, high_ms], source })
+    };
+    Ok(WorstPair { parties: [one, other], estimate: estimate.map(decode).transpose()? })
 }
 
 fn encode_session_start(start: &SessionMatchStartByHost) -> SessionStartBody {
@@ -452,6 +483,7 @@ pub(in crate::store) fn decode_match(
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
         chosen: body.chosen.into_iter().map(|(attribute, value)| ChosenValue { attribute, value }).collect(),
         bots_by_team: body.bots_by_team,
+        worst_pair: body.worst_pair.map(decode_worst_pair).transpose()?,
         session_start: body.session_start.map(decode_session_start),
         unconfirmed_servers: body.unconfirmed_servers.iter().map(|id| AdvertisementId::from_bytes(id.0)).collect(),
     })

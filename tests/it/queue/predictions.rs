@@ -1,5 +1,10 @@
 //! Round trips between waiting tickets, predicted from beacons over the wire: limits, renewal, expiry, a liar, and hosts.
 
+mod fleet_changes;
+mod members;
+mod two_servers;
+mod worst_pair;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -32,7 +37,11 @@ const BEACONS: u32 = 16;
 
 /// A set of its queue: `limits` are further elements.
 fn ruleset(teams: u32, latency: &str, limits: &str) -> RulesetDirectory {
-    let text = format!(
+    RulesetDirectory::with_files(&[("predicted.xml", &ruleset_text(teams, latency, limits))])
+}
+
+fn ruleset_text(teams: u32, latency: &str, limits: &str) -> String {
+    format!(
         r#"<Ruleset Name="Predicted" SetId="{SET_ID}">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
   {limits}
@@ -40,8 +49,7 @@ fn ruleset(teams: u32, latency: &str, limits: &str) -> RulesetDirectory {
   <Teams Count="{teams}" Size="1"/>
   <Queue PassIntervalMs="10"/>
 </Ruleset>"#
-    );
-    RulesetDirectory::with_files(&[("predicted.xml", &text)])
+    )
 }
 
 /// At most 100 ms between two players; more are not widened to.
@@ -54,7 +62,7 @@ const WITHIN_100_MS: &str = r#"<HardFilters><Within Name="latency" Expansion="re
 fn configure_site(config: &mut Config, folder: &RulesetDirectory, issuer: &TokenIssuer) {
     configure_beacons(config, folder, issuer);
     let mut places = Writer::builder("Test-City").ip_version(IpVersion::V4).build();
-    for (_, address, longitude) in [ANN, BOB, CAI, EVE] {
+    for (_, address, longitude) in [ANN, BOB, CAI, EVE, members::AMY] {
         let degrees = Value::map([("latitude", Value::Double(1.0)), ("longitude", Value::Double(longitude))]);
         let network = format!("{address}/32").parse::<ipnet::IpNet>().expect("a network");
         places.insert_value(network, Value::map([("location", degrees)])).expect("a place");
@@ -64,15 +72,20 @@ fn configure_site(config: &mut Config, folder: &RulesetDirectory, issuer: &Token
     config.geoip_db_files = vec![file];
 }
 
-/// Fleet of two networks: beacons with even ids are 20 ms from each other, and so are those with odd ids; 200 ms are between the two.
+/// Fleet of two networks: beacons with even ids are 20 ms from each other, and so are those with odd ids.
 struct Fleet {
     beacons: Vec<TestBeacon>,
+    /// Round trip from each even beacon to each odd one.
+    between_networks_ms: f32,
 }
 
 impl Fleet {
     fn new() -> Self {
-        let region = |id: u32| if id.is_multiple_of(2) { "even" } else { "odd" };
-        Self { beacons: (1..=BEACONS).map(|id| TestBeacon::new(id, region(id))).collect() }
+        Self { beacons: (1..=BEACONS).map(Self::beacon).collect(), between_networks_ms: 200.0 }
+    }
+
+    fn beacon(id: u32) -> TestBeacon {
+        TestBeacon::new(id, if id.is_multiple_of(2) { "even" } else { "odd" })
     }
 
     async fn announce(&self, caller: &LatencyCaller) {
@@ -80,10 +93,11 @@ impl Fleet {
             let mut announcement = beacon.announcement(f64::from(beacon.id % 7) * 2.0);
             announcement.beacon.as_mut().expect("a beacon").longitude = f64::from(beacon.id) * 3.0;
             let trip = |to: u32| {
-                let floor_ms = if to % 2 == beacon.id % 2 { 20.0 } else { 200.0 };
+                let floor_ms = if to % 2 == beacon.id % 2 { 20.0 } else { self.between_networks_ms };
                 pb::BeaconTrip { beacon_id: to, floor_ms, age_ms: 0 }
             };
-            announcement.trips = (1..=BEACONS).filter(|to| *to != beacon.id).map(trip).collect();
+            let others = self.beacons.iter().map(|other| other.id).filter(|other| *other != beacon.id);
+            announcement.trips = others.map(trip).collect();
             caller.announce(announcement).await.expect("announced");
         }
     }
@@ -141,16 +155,38 @@ impl Site<'_> {
         self.client(player).await.heartbeat_tickets(request).await.expect("heartbeat").statuses.remove(0)
     }
 
+    /// The match, as operators see it.
+    async fn found_match(&self, match_id: &str) -> wire::GetMatchResponse {
+        let request = self.operator_request(wire::GetMatchRequest { match_id: match_id.to_owned() });
+        operator_client(self.server).await.get_match(request).await.expect("the match").into_inner()
+    }
+
+    fn operator_request<T>(&self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        let header = self.issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
+        request.metadata_mut().insert("authorization", header);
+        request
+    }
+
+    /// Waits until a pass has refused the ticket's opponents for their round trips.
+    async fn wait_for_refusing_pass(&self, party: &mut QueuedParty) {
+        wait_until("a pass refuses the pair", async || party.current_status().await.blocking_rule == "latency").await;
+    }
+
     /// Rule that refuses each other ticket, and the source of the round trip to it.
     async fn misses(&self, ticket_id: &str) -> Vec<(String, wire::RoundTripSource)> {
         let mut operator = operator_client(self.server).await;
         let explain = wire::ExplainRequest { ticket_id: ticket_id.to_owned(), ..Default::default() };
-        let mut request = tonic::Request::new(explain);
-        let header = self.issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
-        request.metadata_mut().insert("authorization", header);
+        let request = self.operator_request(explain);
         // Not found: another server's ticket that this one does not know yet.
         let Ok(explained) = operator.explain(request).await.map(tonic::Response::into_inner) else { return Vec::new() };
         assert!(!explained.matches_now);
+        for near in &explained.near_misses {
+            let interval = near.round_trip_low_ms.zip(near.round_trip_high_ms);
+            assert_eq!(near.round_trip_source() == wire::RoundTripSource::Predicted, interval.is_some(), "{near:?}");
+            let round_trip_ms = near.round_trip_ms.expect("all have a place");
+            assert!(interval.is_none_or(|(low_ms, high_ms)| low_ms < round_trip_ms && round_trip_ms < high_ms));
+        }
         explained.near_misses.iter().map(|near| (near.rule.clone(), near.round_trip_source())).collect()
     }
 

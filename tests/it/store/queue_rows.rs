@@ -152,6 +152,7 @@ pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
         backfilled_session: Some(AdvertisementId::from_bytes([8; 16])),
         chosen: [ChosenValue { attribute: "maps".into(), value: "bay".into() }].into(),
         bots_by_team: [0, 2].into(),
+        worst_pair: None,
         session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),

@@ -183,6 +183,28 @@ fn queueing_replaces_a_watch_that_cannot_be_read() {
     assert_eq!(queue.outcomes().0.len(), 0);
 }
 
+/// A latency token that arrives while the ticket waits is sent once with a heartbeat, and with later watches.
+#[test]
+fn queueing_renews_the_round_trips_of_a_waiting_ticket() {
+    let queue = waiting();
+    assert_eq!(c!(ft_queueing_set_latency_token(queue.0, b"newer".as_ptr(), 5, 1_000_000)), 0);
+    let (id, path, request) = queue.poll_call().unwrap();
+    assert_eq!(path, "/fireteam.v1.QueueService/Heartbeat");
+    let heartbeat = pb::QueueHeartbeatRequest::decode(&*request).unwrap();
+    assert_eq!(
+        (heartbeat.latency_token.as_slice(), heartbeat.tickets[0].ticket_id.as_str()),
+        (&b"newer"[..], "ticket")
+    );
+    let renewed = pb::QueueHeartbeatResponse::default().encode_to_vec();
+    assert_eq!(queue.answer(id, 0, &renewed, 1_000_000), 0);
+    assert_eq!(queue.poll_call().unwrap_err(), FT_NONE, "once");
+    assert_eq!(queue.watch_end(1, 14, 1_000_000), 0);
+    let at_us = queue.timeout_us().unwrap();
+    assert_eq!(c!(ft_queueing_handle_timeout(queue.0, at_us)), 0);
+    let (_, _, watch) = queue.poll_watch().unwrap();
+    assert_eq!(pb::QueueWatchRequest::decode(&*watch).unwrap().latency_token, b"newer");
+}
+
 /// Players report the result of their match, once; it is sent again through an outage.
 #[test]
 fn queueing_reports_the_result() {
@@ -205,7 +227,7 @@ fn queueing_reports_the_result() {
 #[test]
 fn queueing_is_saved_and_restored() {
     let entering = new_queue(&enter_request()).unwrap();
-    assert_eq!(c!(ft_queueing_set_latency_token(entering.0, b"proof".as_ptr(), 5)), 0);
+    assert_eq!(c!(ft_queueing_set_latency_token(entering.0, b"proof".as_ptr(), 5, 0)), 0);
     assert_eq!(c!(ft_queueing_start(entering.0, 0)), 0);
     let (_, _, first) = entering.poll_call().unwrap();
     let session = pb::QueueEnterRequest::decode(&*first).unwrap().session_composition.unwrap();
@@ -315,7 +337,7 @@ fn queueing_misuse_is_refused() {
     assert_eq!(c!(ft_queueing_report(queue.0, ranks.as_ptr(), 129, 0)), FT_ERROR_LENGTH);
     assert_eq!(c!(ft_queueing_report(queue.0, ranks.as_ptr(), 1, 0)), FT_ERROR_VALUE, "ranks start with 1");
     assert_eq!(c!(ft_queueing_report(queue.0, ranks.as_ptr().wrapping_byte_add(1), 1, 0)), FT_ERROR_ALIGNMENT);
-    assert_eq!(c!(ft_queueing_set_latency_token(queue.0, random.as_ptr(), 1_025)), FT_ERROR_LENGTH);
+    assert_eq!(c!(ft_queueing_set_latency_token(queue.0, random.as_ptr(), 1_025, 0)), FT_ERROR_LENGTH);
     assert_eq!(queue.respond("match", 2, 0), FT_ERROR_VALUE);
     assert_eq!((queue.respond("", 1, 0), queue.respond("a match", 1, 0)), (FT_ERROR_VALUE, FT_ERROR_VALUE));
     assert_eq!(queue.respond(&"m".repeat(100), 1, 0), FT_ERROR_LENGTH);

@@ -57,7 +57,7 @@ int queue() {
   const fireteam::Bytes request = {0x0a, 7, 0x42, 5, 0x0a, 3, 'a', 'd', 'a', 0x10, 7};
   std::uint8_t random[FT_QUEUEING_RANDOM_BYTES] = {1, 2, 3};
   fireteam::Queueing entering;
-  CHECK(entering.open(request, random) == 0 && entering.set_latency_token({1}) == 0);
+  CHECK(entering.open(request, random) == 0 && entering.set_latency_token({1}, 0) == 0);
   CHECK(entering.start(1000) == 0 && entering.state() == FT_QUEUEING_ENTERING);
   fireteam::Bytes saved, data;
   CHECK(entering.save(saved) > 0);

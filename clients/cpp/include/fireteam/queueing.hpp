@@ -33,8 +33,8 @@ class Queueing : public detail::Owner<ft_queueing, ft_queueing_free> {
   std::int32_t save(Bytes& saved) noexcept {
     return detail::fill(saved, [&](auto* data, auto size) { return ft_queueing_save(get(), data, size); });
   }
-  std::int32_t set_latency_token(const Bytes& token) noexcept {
-    return ft_queueing_set_latency_token(get(), token.data(), token.size());
+  std::int32_t set_latency_token(const Bytes& token, std::uint64_t now_us) noexcept {
+    return ft_queueing_set_latency_token(get(), token.data(), token.size(), now_us);
   }
 
   std::int32_t start(std::uint64_t now_us) noexcept { return ft_queueing_start(get(), now_us); }

@@ -24,6 +24,8 @@ pub enum QueueRequest {
     Leave(pb::QueueLeaveRequest),
     /// Reports the result of the match.
     ReportResult(pb::ReportResultRequest),
+    /// Renews the round trips of the waiting ticket by a latency token.
+    Heartbeat(pb::QueueHeartbeatRequest),
 }
 
 /// Answer to a [`QueueRequest`]: the variant of the same name.
@@ -37,6 +39,8 @@ pub enum QueueAnswer {
     Leave(Box<pb::QueueLeaveResponse>),
     /// To [`QueueRequest::ReportResult`].
     ReportResult(Box<pb::ReportResultResponse>),
+    /// To [`QueueRequest::Heartbeat`].
+    Heartbeat(pb::QueueHeartbeatResponse),
 }
 
 impl IdempotentRequest for QueueRequest {
@@ -48,11 +52,12 @@ impl IdempotentRequest for QueueRequest {
             QueueRequest::Respond(_) => matches!(answer, QueueAnswer::Respond(_)),
             QueueRequest::Leave(_) => matches!(answer, QueueAnswer::Leave(_)),
             QueueRequest::ReportResult(_) => matches!(answer, QueueAnswer::ReportResult(_)),
+            QueueRequest::Heartbeat(_) => matches!(answer, QueueAnswer::Heartbeat(_)),
         }
     }
 
     fn attempts_max(&self) -> Option<u32> {
-        // A result counts until the report window ends.
-        matches!(self, QueueRequest::ReportResult(_)).then_some(20)
+        // A result counts until the report window ends, and a latency token until it expires.
+        matches!(self, QueueRequest::ReportResult(_) | QueueRequest::Heartbeat(_)).then_some(20)
     }
 }

@@ -37,6 +37,9 @@ pub enum QueueEvent {
     ConnectFailed,
     /// The match was played; ranks of its teams. Only where players report: not of matches on a game server.
     Report(Vec<pb::TeamRank>),
+    /// Latency token to send from now on; empty for none. From [`Beacons::poll_token`](crate::probe::Beacons::poll_token). One before the
+    /// start enters the queue with the ticket.
+    LatencyToken(Vec<u8>),
     /// The player does not want to play any longer, or leaves the match. Legal in every state.
     Cancel,
 }

@@ -41,6 +41,13 @@ pub struct Queueing {
     asked_match_id: String,
     connect_attempts: u32,
     report: Option<CallId>,
+    /// Whether the request to enter may have been made before, with the token that it has.
+    is_restored: bool,
+    /// Latest latency token; empty for none.
+    latency_token: Vec<u8>,
+    /// The server has not been sent that token.
+    is_renewal_due: bool,
+    renewal: Option<CallId>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -83,15 +90,15 @@ impl Queueing {
         if request.idempotency_key.is_empty() {
             request.idempotency_key = format!("{:032x}", rng.random::<u128>());
         }
-        Self::from_saved(SavedTicket { request, ..SavedTicket::default() }, rng)
+        Self::from_saved(SavedTicket { request, ..SavedTicket::default() }, rng, false)
     }
 
     /// Loop that goes on where [`Self::saved_bytes`] was called, also in another process. `None` if the bytes are of another version.
     pub fn from_saved_bytes(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
-        Some(Self::from_saved(SavedTicket::decode(saved)?, StdRng::from_seed(seed)))
+        Some(Self::from_saved(SavedTicket::decode(saved)?, StdRng::from_seed(seed), true))
     }
 
-    fn from_saved(saved: SavedTicket, rng: StdRng) -> Self {
+    fn from_saved(saved: SavedTicket, rng: StdRng, is_restored: bool) -> Self {
         Self {
             saved,
             calls: CallTable::default(),
@@ -105,6 +112,10 @@ impl Queueing {
             asked_match_id: String::new(),
             connect_attempts: 0,
             report: None,
+            is_restored,
+            latency_token: Vec::new(),
+            is_renewal_due: false,
+            renewal: None,
         }
     }
 
@@ -118,11 +129,9 @@ impl Queueing {
         !self.saved.ticket.ticket_id.is_empty()
     }
 
-    /// Sets the latency token of the client, which enters the queue with it. It has no effect after the start.
-    pub fn set_latency_token(&mut self, token: Vec<u8>) {
-        if self.state == State::Idle && !self.is_entered() {
-            self.saved.request.session_composition.get_or_insert_default().latency_token = token;
-        }
+    /// Whether a latency token is of use: the ticket is to be entered, or waits for a match.
+    pub fn needs_latency_token(&self) -> bool {
+        matches!(self.state, State::Idle | State::Entering { .. } | State::Watching)
     }
 
     /// State.
@@ -163,6 +172,7 @@ impl Queueing {
             QueueEvent::Connected => self.on_connected(true),
             QueueEvent::ConnectFailed => self.on_connected(false),
             QueueEvent::Report(team_ranks) => self.report_result(team_ranks),
+            QueueEvent::LatencyToken(token) => self.take_latency_token(token),
             QueueEvent::Cancel => self.leave(QueueEnd::Cancelled),
         }
         for _ in 0..TRANSITIONS_MAX {
@@ -183,7 +193,9 @@ impl Queueing {
             return None;
         }
         self.watch = Watch::Open { until: self.now + self.ttl() };
-        Some(pb::QueueWatchRequest { tickets: vec![self.saved.ticket.clone()], ..Default::default() })
+        self.is_renewal_due = false;
+        let latency_token = self.latency_token.clone();
+        Some(pb::QueueWatchRequest { tickets: vec![self.saved.ticket.clone()], latency_token })
     }
 
     /// Request to the game, or news for it; `None` if there is none.
@@ -247,6 +259,11 @@ impl Queueing {
                 self.watch = Watch::Wanted;
                 true
             }
+            // Without an open watch the next one has the token.
+            (State::Watching, Watch::Open { .. }) if self.is_renewal_due && self.renewal.is_none() => {
+                self.renew_round_trips();
+                true
+            }
             _ => false,
         }
     }
@@ -264,6 +281,7 @@ impl Queueing {
                 self.report = None;
                 self.end_if_over();
             }
+            (QueueRequest::Heartbeat(_), _) if self.renewal == Some(id) => self.renewal = None,
             (_, Ok(answer)) => self.on_late_answer(answer),
             // A reply that comes too late or a ticket that is gone: the watch tells what became of it.
             (_, Err(_)) => {}
@@ -396,6 +414,23 @@ impl Queueing {
         self.report = Some(self.calls.start(QueueRequest::ReportResult(request), self.now));
     }
 
+    /// Takes a latency token. The round trips of a ticket expire with the one that they came with, so a new one is sent while it waits.
+    fn take_latency_token(&mut self, token: Vec<u8>) {
+        if self.state == State::Idle && !self.is_restored {
+            self.saved.request.session_composition.get_or_insert_default().latency_token.clone_from(&token);
+        } else if token != self.latency_token {
+            self.is_renewal_due = !token.is_empty();
+        }
+        self.latency_token = token;
+    }
+
+    fn renew_round_trips(&mut self) {
+        let (tickets, latency_token) = (vec![self.saved.ticket.clone()], self.latency_token.clone());
+        let request = pb::QueueHeartbeatRequest { tickets, latency_token, ..Default::default() };
+        self.renewal = Some(self.calls.start(QueueRequest::Heartbeat(request), self.now));
+        self.is_renewal_due = false;
+    }
+
     /// Ends when the ticket has ended, the own report is sent, and no report of others is awaited.
     fn end_if_over(&mut self) {
         let Some(status) = self.status.as_ref().filter(|status| status.state() == pb::TicketState::Ended) else {
@@ -429,7 +464,9 @@ impl Queueing {
     /// Ends when the calls underway are over: an enter whose answer says what to leave, and the leave itself.
     fn start_ending(&mut self, end: QueueEnd) {
         self.watch = Watch::Closed;
-        self.calls.forget_unwanted(|_, request| matches!(request, QueueRequest::Respond(_)));
+        let is_unwanted =
+            |request: &QueueRequest| matches!(request, QueueRequest::Respond(_) | QueueRequest::Heartbeat(_));
+        self.calls.forget_unwanted(|_, request| is_unwanted(request));
         self.state = State::Ending { end, until: self.now + ENDING_TIME };
     }
 

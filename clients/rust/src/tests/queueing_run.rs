@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status};
 
@@ -22,9 +22,12 @@ const TEST_TIME: Duration = Duration::from_secs(30);
 
 type WatchSender = mpsc::Sender<Result<pb::QueueWatchResponse, Status>>;
 
-/// Queue of one ticket. Its first watch breaks; the second one tells the match.
+/// Queue of one ticket. Its first watch breaks; the second one tells the match, unless no match is found.
 #[derive(Debug, Default)]
 struct ScriptedQueue {
+    finds_no_match: bool,
+    heartbeats: Mutex<Vec<pb::QueueHeartbeatRequest>>,
+    has_heartbeat: Notify,
     enters: Mutex<Vec<pb::QueueEnterRequest>>,
     responds: Mutex<Vec<pb::QueueRespondRequest>>,
     leaves: Mutex<Vec<pb::QueueLeaveRequest>>,
@@ -58,7 +61,7 @@ impl QueueService for QueueServer {
         Ok(Response::new(pb::QueueEnterResponse {
             status: Some(status(pb::TicketState::Waiting)),
             ticket_token: b"mine".to_vec(),
-            expires_in_ms: 30_000,
+            expires_in_ms: 3_600_000,
             ..Default::default()
         }))
     }
@@ -77,8 +80,11 @@ impl QueueService for QueueServer {
     async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (sender, statuses) = mpsc::channel(16);
         let mut watches = self.0.watches.lock().unwrap();
-        let first =
-            if watches.is_empty() { Err(Status::unavailable("draining")) } else { update(pb::TicketState::Proposed) };
+        let first = match (self.0.finds_no_match, watches.is_empty()) {
+            (true, _) => update(pb::TicketState::Waiting),
+            (false, true) => Err(Status::unavailable("draining")),
+            (false, false) => update(pb::TicketState::Proposed),
+        };
         sender.try_send(first).map_err(|_| Status::internal("the stream is full"))?;
         watches.push((request.into_inner(), sender));
         Ok(Response::new(ReceiverStream::new(statuses)))
@@ -86,9 +92,12 @@ impl QueueService for QueueServer {
 
     async fn heartbeat(
         &self,
-        _: Request<pb::QueueHeartbeatRequest>,
+        request: Request<pb::QueueHeartbeatRequest>,
     ) -> Result<Response<pb::QueueHeartbeatResponse>, Status> {
-        Ok(Response::new(Default::default()))
+        self.0.heartbeats.lock().unwrap().push(request.into_inner());
+        self.0.has_heartbeat.notify_one();
+        let statuses = vec![status(pb::TicketState::Waiting)];
+        Ok(Response::new(pb::QueueHeartbeatResponse { statuses, expires_in_ms: 3_600_000 }))
     }
 
     async fn respond(
@@ -114,8 +123,8 @@ impl QueueService for QueueServer {
     }
 }
 
-async fn start_queue(beacon: Arc<ScriptedBeacon>) -> (Arc<ScriptedQueue>, Client) {
-    let queue = Arc::new(ScriptedQueue::default());
+async fn start_queue(queue: ScriptedQueue, beacon: Arc<ScriptedBeacon>) -> (Arc<ScriptedQueue>, Client) {
+    let queue = Arc::new(queue);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());
     let server = tonic::transport::Server::builder()
@@ -129,6 +138,13 @@ async fn start_queue(beacon: Arc<ScriptedBeacon>) -> (Arc<ScriptedQueue>, Client
 struct Players {
     queue: Arc<ScriptedQueue>,
     news: Mutex<Vec<QueueGameNotification>>,
+    has_news: Notify,
+}
+
+impl Players {
+    fn new(queue: &Arc<ScriptedQueue>) -> Self {
+        Self { queue: Arc::clone(queue), news: Mutex::default(), has_news: Notify::new() }
+    }
 }
 
 impl QueueGame for Players {
@@ -147,6 +163,7 @@ impl QueueGame for Players {
 
     fn notify(&self, outcome: &QueueGameNotification) {
         self.news.lock().unwrap().push(outcome.clone());
+        self.has_news.notify_one();
     }
 }
 
@@ -154,8 +171,8 @@ impl QueueGame for Players {
 #[tokio::test]
 async fn queueing_run_plays_a_match_through_an_outage() {
     let beacon = ScriptedBeacon::start(false).await;
-    let (queue, client) = start_queue(beacon.clone()).await;
-    let game = Players { queue: queue.clone(), news: Mutex::default() };
+    let (queue, client) = start_queue(ScriptedQueue::default(), beacon.clone()).await;
+    let game = Players::new(&queue);
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let request = pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() };
     let mut run = client.queueing_run(request).with_beacon_measurement(socket);
@@ -177,5 +194,76 @@ async fn queueing_run_plays_a_match_through_an_outage() {
     let end = tokio::time::timeout(TEST_TIME, restored.run(&game, |_| ())).await.unwrap();
     assert_eq!((end, queue.enters.lock().unwrap().len()), (QueueEnd::Cancelled, 1));
     assert_eq!(queue.leaves.lock().unwrap()[0].ticket_token, b"mine");
-    assert_eq!(beacon.reports.lock().unwrap().len(), 1, "nothing is measured for a ticket that was entered");
+    assert_eq!(beacon.reports.lock().unwrap().len(), 1, "neither in the match nor after the player cancelled");
+}
+
+/// Lets the time until beacons are measured again pass at once, for the timers of this runtime. It is less than the life of a token.
+async fn pass_time_until_renewal() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(511)).await;
+    tokio::time::resume();
+}
+
+/// A ticket that waits is kept fresh: beacons are measured again, and the new token is sent with a heartbeat.
+#[tokio::test]
+async fn queueing_run_renews_the_round_trips_of_a_waiting_ticket() {
+    let beacon = ScriptedBeacon::start(false).await;
+    let script = ScriptedQueue { finds_no_match: true, ..Default::default() };
+    let (queue, client) = start_queue(script, beacon.clone()).await;
+    let game = Players::new(&queue);
+    let request = pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() };
+    let mut run = client.queueing_run(request).with_beacon_measurement(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let handle = run.handle();
+    let watcher = async {
+        // Of Enter, and of the watch: no call is underway.
+        while game.news.lock().unwrap().len() < 2 {
+            game.has_news.notified().await;
+        }
+        pass_time_until_renewal().await;
+        queue.has_heartbeat.notified().await;
+        handle.cancel().await;
+    };
+    let both = async { tokio::join!(run.run(&game, |_| ()), watcher) };
+    let (end, ()) = tokio::time::timeout(TEST_TIME + Duration::from_secs(511), both).await.unwrap();
+    assert_eq!(end, QueueEnd::Cancelled);
+    let heartbeats = queue.heartbeats.lock().unwrap();
+    let tokens: Vec<&[u8]> = heartbeats.iter().map(|heartbeat| &*heartbeat.latency_token).collect();
+    assert_eq!(
+        (tokens, heartbeats[0].tickets[0].ticket_token.as_slice()),
+        (vec![b"proven+".as_slice()], b"mine".as_slice())
+    );
+}
+
+/// A ticket without a loop: its heartbeats have the latest token, and its stream sends each new one.
+#[tokio::test]
+async fn ticket_renews_its_round_trips_with_heartbeats() {
+    let beacon = ScriptedBeacon::start(false).await;
+    let script = ScriptedQueue { finds_no_match: true, ..Default::default() };
+    let (queue, client) = start_queue(script, beacon.clone()).await;
+    let mut tokens = client.latency_tokens(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    assert_eq!(tokens.first().await, LATENCY_TOKEN);
+    let mut ticket = client.enter_queue(pb::QueueEnterRequest::default()).await.unwrap();
+    ticket.use_latency_tokens(tokens.clone());
+    ticket.heartbeat().await.unwrap();
+    pass_time_until_renewal().await;
+    assert_eq!(tokens.changed().await, b"proven+");
+    ticket.heartbeat().await.unwrap();
+
+    let mut stream = ticket.watch();
+    stream.next().await.unwrap();
+    assert_eq!(queue.watches.lock().unwrap()[0].0.latency_token, b"proven+");
+    pass_time_until_renewal().await;
+    // The stream waits for a status, which does not come; two permits are of the heartbeats before.
+    let beaten = async {
+        while queue.heartbeats.lock().unwrap().len() < 3 {
+            queue.has_heartbeat.notified().await;
+        }
+    };
+    tokio::select! {
+        status = stream.next() => panic!("{status:?}"),
+        () = beaten => {}
+    }
+    let heartbeats = queue.heartbeats.lock().unwrap();
+    let sent: Vec<&[u8]> = heartbeats.iter().map(|heartbeat| &*heartbeat.latency_token).collect();
+    assert_eq!(sent, [LATENCY_TOKEN, b"proven+", b"proven++"]);
 }

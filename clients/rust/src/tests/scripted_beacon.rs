@@ -15,7 +15,7 @@ const BEACON_ID: u32 = 7;
 const BINDING: [u8; 16] = [6; 16];
 const KEY: BeaconKey = BeaconKey([3; 32]);
 
-/// Token of each report.
+/// Token of the first report. Each later one has a `+` more at its end.
 pub(crate) const LATENCY_TOKEN: &[u8] = b"proven";
 
 /// A beacon, and the reports of its receipts.
@@ -74,8 +74,10 @@ impl LatencyService for ScriptedBeacon {
         let receipts = request.into_inner().receipts.into_iter().map(|receipt| Receipt::decode(&receipt).unwrap());
         let receipts: Vec<Receipt> = receipts.collect();
         assert!(receipts.iter().all(|receipt| receipt.is_signed_by(&KEY) && receipt.claims.binding == BINDING));
-        let latency_token = if receipts.is_empty() { Vec::new() } else { LATENCY_TOKEN.to_vec() };
-        self.reports.lock().unwrap().push(receipts);
+        let mut reports = self.reports.lock().unwrap();
+        let token = [LATENCY_TOKEN, "+".repeat(reports.len()).as_bytes()].concat();
+        let latency_token = if receipts.is_empty() { Vec::new() } else { token };
+        reports.push(receipts);
         Ok(Response::new(pb::ReportTripsResponse { latency_token, good_for_ms: 600_000, ..Default::default() }))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::chosen_value::ChosenValue;
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::latency::worst_pair::WorstPair;
 use crate::lifecycle::{Assignment, Match, MatchPlayer, MatchStage, MatchTicket, TicketFate};
 use crate::queue::ticket::{Ticket, TicketEndReason};
 use crate::time::UnixMs;
@@ -158,6 +159,8 @@ pub struct NewMatch {
     pub chosen: Box<[ChosenValue]>,
     /// See [`Match::bots_by_team`].
     pub bots_by_team: Box<[u16]>,
+    /// See [`Match::worst_pair`].
+    pub worst_pair: Option<WorstPair>,
 }
 
 impl MatchTicket {

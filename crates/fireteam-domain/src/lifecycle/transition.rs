@@ -51,6 +51,7 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         backfilled_session,
         chosen,
         bots_by_team,
+        worst_pair,
     } = new_match;
     let draft = Match {
         id,
@@ -67,6 +68,7 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         backfilled_session,
         chosen,
         bots_by_team,
+        worst_pair,
         session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),

@@ -176,6 +176,7 @@ impl SimWorld<'_> {
             backfilled_session: proposal.backfilled_session,
             chosen: proposal.chosen,
             bots_by_team: proposal.bots_by_team,
+            worst_pair: None,
         };
         let tickets = MatchedTicketFactSource(&self.matched_tickets);
         let transition = create_match(&self.lifecycle_rules, new_match, &tickets, self.now);

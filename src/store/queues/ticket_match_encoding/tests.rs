@@ -6,6 +6,8 @@ use super::*;
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
 use crate::domain::latency::published_vector::{LeastPathExcess, PublishedFloor, PublishedVector};
+use crate::domain::latency::round_trip_estimate::{EstimateSource, RoundTripEstimate};
+use crate::domain::latency::worst_pair::WorstPair;
 use crate::domain::lifecycle::session_start::SessionMatchStartByHost;
 use crate::domain::lifecycle::side_reports::{PlayerReport, PlayerResultClaim, SideReports, SideReportsOutcome};
 use crate::domain::lifecycle::{
@@ -145,13 +147,19 @@ fn any_match() -> impl Strategy<Value = Match> {
     let unconfirmed_servers = prop::collection::vec(any::<[u8; 16]>().prop_map(AdvertisementId::from_bytes), 0..3);
     let erased_skills = prop::collection::vec(any_erased_skill(), 0..3);
     let servers_and_reports = (unconfirmed_servers, any_side_reports(), erased_skills, any_session_start());
-    let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>(), servers_and_reports);
+    let numbers = (number_or_nan(), any_worst_pair());
+    let rest = (numbers, prop::option::of(any_text()), any::<Option<[u8; 16]>>(), servers_and_reports);
     (columns, any_stage(), prop::collection::vec(match_ticket, 0..4), rest).prop_map(
         |(
             (id, set_id, silo, ruleset_hash, proposed_at, version),
             stage,
             tickets,
-            (quality, region, backfilled_session, (unconfirmed_servers, side_reports, erased_skills, session_start)),
+            (
+                (quality, worst_pair),
+                region,
+                backfilled_session,
+                (unconfirmed_servers, side_reports, erased_skills, session_start),
+            ),
         )| Match {
             id: MatchId::from_bytes(id),
             set_id: SetId(set_id),
@@ -166,12 +174,22 @@ fn any_match() -> impl Strategy<Value = Match> {
             backfilled_session: backfilled_session.map(AdvertisementId::from_bytes),
             chosen: [ChosenValue { attribute: "maps".into(), value: "bay".into() }].into(),
             bots_by_team: [0, 3].into(),
+            worst_pair,
             session_start,
             unconfirmed_servers,
             side_reports,
             erased_skills,
         },
     )
+}
+
+fn any_worst_pair() -> impl Strategy<Value = Option<WorstPair>> {
+    let sources = [EstimateSource::Predicted, EstimateSource::Region, EstimateSource::Distance];
+    let ms = || 0.0..20_000.0_f64;
+    let estimate = (ms(), [ms(), ms()], prop::sample::select(sources.to_vec()))
+        .prop_map(|(round_trip_ms, interval_ms, source)| RoundTripEstimate { round_trip_ms, interval_ms, source });
+    let pair = (any::<[u16; 2]>(), prop::option::of(estimate));
+    prop::option::of(pair.prop_map(|(parties, estimate)| WorstPair { parties, estimate }))
 }
 
 fn any_session_start() -> impl Strategy<Value = Option<SessionMatchStartByHost>> {
@@ -272,6 +290,21 @@ fn sample_ticket() -> Ticket {
     }
 }
 
+/// Rows of the sample ticket, which waits.
+fn waiting_ticket_rows() -> (TicketConstantColumns<'static>, TicketStateColumns) {
+    let state_row = TicketStateColumns {
+        state: 0,
+        match_id: None,
+        end_reason: None,
+        expires_ms: 0,
+        purge_at_ms: None,
+        version: 1,
+        acknowledged: 0,
+        seat_vectors: None,
+    };
+    (TicketConstantColumns::encode(&sample_ticket(), [0; 16]), state_row)
+}
+
 fn sample_match() -> Match {
     let user = UserKey::from_bytes([0xab; 16]);
     Match {
@@ -293,6 +326,7 @@ fn sample_match() -> Match {
         backfilled_session: None,
         chosen: Box::default(),
         bots_by_team: Box::default(),
+        worst_pair: None,
         session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
@@ -325,19 +359,7 @@ fn queue_values_of_a_newer_server_name_the_column() {
         }),
     ];
     for (expected, change) in changes {
-        let mut row = TicketConstantColumns::encode(&sample_ticket(), [0; 16]);
-        let (match_id, end_reason, purge_at_ms) = (None, None, None);
-        let (expires_ms, acknowledged) = (0, 0);
-        let mut state_row = TicketStateColumns {
-            state: 0,
-            match_id,
-            end_reason,
-            expires_ms,
-            purge_at_ms,
-            version: 1,
-            acknowledged,
-            seat_vectors: None,
-        };
+        let (mut row, mut state_row) = waiting_ticket_rows();
         change(&mut row, &mut state_row);
         match row.decode(state_row) {
             Err(StoreError::UnknownRow { table: "ticket", column, .. }) => assert_eq!(column, expected),
@@ -379,19 +401,7 @@ fn queue_row_corruption_names_the_column() {
         ("purge_at_ms", |_, state_row| (state_row.state, state_row.end_reason) = (2, Some(0))),
     ];
     for (expected, corrupt) in corruptions {
-        let mut row = TicketConstantColumns::encode(&sample_ticket(), [0; 16]);
-        let (match_id, end_reason, purge_at_ms) = (None, None, None);
-        let (expires_ms, acknowledged) = (0, 0);
-        let mut state_row = TicketStateColumns {
-            state: 0,
-            match_id,
-            end_reason,
-            expires_ms,
-            purge_at_ms,
-            version: 1,
-            acknowledged,
-            seat_vectors: None,
-        };
+        let (mut row, mut state_row) = waiting_ticket_rows();
         corrupt(&mut row, &mut state_row);
         assert_eq!(
             column(row.decode(state_row).map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))),

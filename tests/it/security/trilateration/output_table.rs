@@ -33,6 +33,8 @@ const QUALITY: Judgement = Attacked(&[
     "players_in_one_grid_cell_have_identical_matches",
     "round_trip_to_a_known_region_counts_as_from_the_cell_center",
 ]);
+/// Attack on the whole published vectors, from which predictions follow.
+const PREDICTIONS: Judgement = Attacked(&["round_trips_to_regions_miss_by_100_km"]);
 /// Attacks on the region of a match, which follows from round trips.
 const REGION: Judgement = Attacked(&[
     "round_trips_to_regions_miss_by_100_km",
@@ -245,16 +247,15 @@ const TABLE: &[Row] = &[
             (&MATCHES, &["players"]),
             (&CHOSEN, &["chosen"]),
             (&TEAMS, &["bots_by_team"]),
+            (&PREDICTIONS, &["worst_round_trip_ms"]),
         ],
     ),
     ("MatchReports", &[(&REPLIES, &["state", "window_left_ms"])]),
     ("TicketPlayer", &[(&ID, &["player_key", "credential"]), (&TEAMS, &["team_role"]), (&REPLIES, &["acceptance"])]),
     ("MatchPlayer", &[(&ID, &["player_key"]), (&TEAMS, &["team"]), (&REPLIES, &["left"])]),
     ("GameServerAssignment", &[(&HOST, &["advertisement_id", "connect_data"])]),
-    (
-        "PeerHostAssignment",
-        &[(&Independent("the host is chosen by NAT type and waiting time"), &["player_key", "is_own"])],
-    ),
+    // By NAT type, predicted round trips and waiting time.
+    ("PeerHostAssignment", &[(&PREDICTIONS, &["player_key", "is_own"])]),
     (
         "ReportResultResponse",
         &[(&RATINGS, &["rated", "unrated", "changes", "already_reported", "state", "window_left_ms"])],

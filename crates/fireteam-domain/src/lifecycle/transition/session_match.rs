@@ -57,6 +57,7 @@ pub fn begin_match_started_by_host(rules: &LifecycleRules, new_match: NewMatchSt
         backfilled_session: None,
         chosen,
         bots_by_team: Box::default(),
+        worst_pair: None,
         session_start: Some(session_start),
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),

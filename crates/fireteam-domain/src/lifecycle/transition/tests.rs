@@ -83,6 +83,7 @@ fn new_match(tickets: Vec<MatchTicket>) -> NewMatch {
         backfilled_session: None,
         chosen: Box::default(),
         bots_by_team: Box::default(),
+        worst_pair: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::filter::{
     Refusal, admit_queue_parties_by_one_filter, estimate_round_trip_between, measure_for_limit, refusals_by_wishes,
 };
-use crate::latency::round_trip_estimate::EstimateSource;
+use crate::latency::round_trip_estimate::RoundTripEstimate;
 use crate::queue::avoidance::have_common_user;
 use crate::queue::explain::explanation::{MeasuredAndLimit, NearMissTicket};
 use crate::queue::pass_state::PassState;
@@ -42,21 +42,21 @@ pub(super) fn failed_rules_between(pass_state: &PassState<'_>, one: u32, other: 
     let &(first_refusal, margin) = refusals.first()?;
     let ticket_id = pass_state.tickets[other as usize].prepared.ticket.id;
     let failed_rule_count = refusals.len() as u16;
-    let round_trip_source = round_trip_source(pass_state, one, other);
+    let round_trip = round_trip_between(pass_state, one, other);
     Some(FailedRules {
-        near_miss: NearMissTicket { ticket_id, first_refusal, failed_rule_count, margin, round_trip_source },
+        near_miss: NearMissTicket { ticket_id, first_refusal, failed_rule_count, margin, round_trip },
         refusals_with_margins: refusals,
     })
 }
 
-/// Source of the round trip between two tickets, if the ruleset predicts round trips.
-fn round_trip_source(pass_state: &PassState<'_>, one: u32, other: u32) -> Option<EstimateSource> {
+/// Estimated round trip between two tickets, if the ruleset predicts round trips.
+fn round_trip_between(pass_state: &PassState<'_>, one: u32, other: u32) -> Option<RoundTripEstimate> {
     let ruleset = pass_state.input.ruleset;
     if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
         return None;
     }
     let view = |row: u32| &pass_state.tickets[row as usize].waiting_session.session;
-    estimate_round_trip_between(ruleset, view(one), view(other)).map(|estimate| estimate.source)
+    estimate_round_trip_between(ruleset, view(one), view(other))
 }
 
 fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<MeasuredAndLimit>)> {

@@ -51,6 +51,7 @@ fn playing_match(number: u64, users: &[(u64, u16)], started_at: UnixMs) -> Match
         backfilled_session: None,
         chosen: chosen_for(number),
         bots_by_team: Box::default(),
+        worst_pair: None,
         session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
