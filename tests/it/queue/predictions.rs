@@ -72,6 +72,22 @@ fn configure_site(config: &mut Config, folder: &RulesetDirectory, issuer: &Token
     config.geoip_db_files = vec![file];
 }
 
+/// Server of the site; `None`: a store of its own.
+async fn start_server(
+    folder: &RulesetDirectory,
+    clock: &Arc<TestClock>,
+    issuer: &TokenIssuer,
+    store: Option<StoreTarget>,
+) -> TestServer {
+    TestServer::start_on_clock(Arc::clone(clock), |config| {
+        configure_site(config, folder, issuer);
+        if let Some(store) = store {
+            config.store = store;
+        }
+    })
+    .await
+}
+
 /// Fleet of two networks: beacons with even ids are 20 ms from each other, and so are those with odd ids.
 struct Fleet {
     beacons: Vec<TestBeacon>,
@@ -205,12 +221,8 @@ impl Site<'_> {
 async fn queue_limits_follow_predictions_until_they_expire() {
     let (folder, clock) = (ruleset(2, r#"Source="predicted""#, WITHIN_100_MS), Arc::new(TestClock::new()));
     let issuer = TokenIssuer::new(&*clock);
-    let file = folder.path().join("store.db");
-    let server = TestServer::start_on_clock(Arc::clone(&clock), |config| {
-        configure_site(config, &folder, &issuer);
-        config.store = StoreTarget::Sqlite(file);
-    })
-    .await;
+    let store = StoreTarget::Sqlite(folder.path().join("store.db"));
+    let server = start_server(&folder, &clock, &issuer, Some(store)).await;
     let (mut site, mut fleet) = (Site { server: &server, issuer: &issuer }, Fleet::new());
     fleet.announce(&site.fleet_caller().await).await;
     let tokens = [fleet.token(&site, ANN, 0, 25).await, fleet.token(&site, BOB, 1, 25).await];
@@ -306,8 +318,7 @@ async fn peer_host_follows_predictions() {
     ] {
         let (folder, clock) = (ruleset(3, latency, r#"<Hosting Mode="peer"/>"#), Arc::new(TestClock::new()));
         let issuer = TokenIssuer::new(&*clock);
-        let configure = |config: &mut Config| configure_site(config, &folder, &issuer);
-        let server = TestServer::start_on_clock(Arc::clone(&clock), configure).await;
+        let server = start_server(&folder, &clock, &issuer, None).await;
         let (site, mut fleet) = (Site { server: &server, issuer: &issuer }, Fleet::new());
         fleet.announce(&site.fleet_caller().await).await;
         let mut parties = Vec::new();

@@ -416,9 +416,12 @@ impl Queueing {
 
     /// Takes a latency token. The round trips of a ticket expire with the one that they came with, so a new one is sent while it waits.
     fn take_latency_token(&mut self, token: Vec<u8>) {
+        if token == self.latency_token {
+            return;
+        }
         if self.state == State::Idle && !self.is_restored {
             self.saved.request.session_composition.get_or_insert_default().latency_token.clone_from(&token);
-        } else if token != self.latency_token {
+        } else {
             self.is_renewal_due = !token.is_empty();
         }
         self.latency_token = token;

@@ -437,6 +437,18 @@ fn latency_token_is_entered_with_the_ticket() {
     assert_eq!(repeated.watches[0].latency_token, b"later");
 }
 
+/// Without a token of the loop, that of the request stays.
+#[test]
+fn latency_token_of_the_request_is_kept_without_another() {
+    let session = pb::SessionCompositionData { latency_token: b"own".to_vec(), ..Default::default() };
+    let request = pb::QueueEnterRequest { session_composition: Some(session), ..Default::default() };
+    let mut queueing = Queueing::new(request.clone(), [3; 32]);
+    queueing.handle(QueueEvent::LatencyToken(Vec::new()), MonotonicTime::default());
+    let scene = Scene::of(queueing);
+    let QueueRequest::Enter(enter) = &scene.calls[0].request else { panic!("{:?}", scene.calls) };
+    assert_eq!(enter.session_composition, request.session_composition);
+}
+
 /// Tokens of the heartbeats that were asked for.
 fn renewals(scene: &Scene) -> Vec<&[u8]> {
     let heartbeats = scene.calls.iter().filter_map(|call| match &call.request {

@@ -32,8 +32,7 @@ async fn source_when_matched(site: Site<'_>, mut pair: [QueuedParty; 2]) -> wire
 async fn queue_runs_a_pass_when_its_beacons_die() {
     let (folder, clock) = (resting_ruleset(10), Arc::new(TestClock::new()));
     let issuer = TokenIssuer::new(&*clock);
-    let server =
-        TestServer::start_on_clock(Arc::clone(&clock), |config| configure_site(config, &folder, &issuer)).await;
+    let server = start_server(&folder, &clock, &issuer, None).await;
     let site = Site { server: &server, issuer: &issuer };
     let pair = refused_pair(site, &mut Fleet::new()).await;
     clock.advance_ms(60_000);
@@ -46,8 +45,7 @@ async fn queue_runs_a_pass_when_its_beacons_die() {
 async fn queue_runs_a_pass_when_a_beacon_joins() {
     let (folder, clock) = (resting_ruleset(1_500), Arc::new(TestClock::new()));
     let issuer = TokenIssuer::new(&*clock);
-    let server =
-        TestServer::start_on_clock(Arc::clone(&clock), |config| configure_site(config, &folder, &issuer)).await;
+    let server = start_server(&folder, &clock, &issuer, None).await;
     let (site, mut fleet) = (Site { server: &server, issuer: &issuer }, Fleet::new());
     let pair = refused_pair(site, &mut fleet).await;
     fleet.between_networks_ms = 20.0;

@@ -65,8 +65,7 @@ async fn party_is_as_far_as_its_farthest_member_until_that_renews_its_seat() {
     for renewal in [Renewal::Heartbeat, Renewal::Watch] {
         let (folder, clock) = (pairs(), Arc::new(TestClock::new()));
         let issuer = TokenIssuer::new(&*clock);
-        let server =
-            TestServer::start_on_clock(Arc::clone(&clock), |config| configure_site(config, &folder, &issuer)).await;
+        let server = start_server(&folder, &clock, &issuer, None).await;
         let (site, mut fleet) = (Site { server: &server, issuer: &issuer }, Fleet::new());
         fleet.announce(&site.fleet_caller().await).await;
         let (anns, amys) = (fleet.token(&site, ANN, 0, 25).await, fleet.token(&site, AMY, 0, FAR_MS).await);

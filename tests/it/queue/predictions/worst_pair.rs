@@ -39,12 +39,8 @@ async fn worst_pair_of_a_match_is_a_bound_in_steps_for_its_players() {
     let (folder, clock) =
         (ruleset(3, r#"Source="predicted""#, r#"<Hosting Mode="none"/>"#), Arc::new(TestClock::new()));
     let issuer = TokenIssuer::new(&*clock);
-    let file = folder.path().join("store.db");
-    let server = TestServer::start_on_clock(Arc::clone(&clock), |config| {
-        configure_site(config, &folder, &issuer);
-        config.store = StoreTarget::Sqlite(file);
-    })
-    .await;
+    let store = StoreTarget::Sqlite(folder.path().join("store.db"));
+    let server = start_server(&folder, &clock, &issuer, Some(store)).await;
     let told = match_of_two_networks([Site { server: &server, issuer: &issuer }; 2]).await;
     let server = server.restart().await;
     let site = Site { server: &server, issuer: &issuer };
@@ -74,8 +70,7 @@ async fn worst_pair_may_be_unknown_or_not_estimated() {
         let latency = format!(r#"Source="{source}""#);
         let (folder, clock) = (ruleset(3, &latency, r#"<Hosting Mode="none"/>"#), Arc::new(TestClock::new()));
         let issuer = TokenIssuer::new(&*clock);
-        let server =
-            TestServer::start_on_clock(Arc::clone(&clock), |config| configure_site(config, &folder, &issuer)).await;
+        let server = start_server(&folder, &clock, &issuer, None).await;
         let site = Site { server: &server, issuer: &issuer };
         let mut parties = Vec::new();
         for player in [ANN, EVE, LOU] {
