@@ -234,6 +234,7 @@ fn counted_probe(
     Some(MeasuredOrPredictedRoundTrip::Measured {
         measured: MeasuredRoundTrip { round_trip_ms, ..reported },
         is_as_measured,
+        is_old: result.is_old,
     })
 }
 

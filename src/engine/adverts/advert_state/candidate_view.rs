@@ -73,7 +73,7 @@ impl CandidateViewBuilder<'_> {
             false => RoundTrip::ByDistance(ms),
         };
         let round_trip = match measured_or_predicted_round_trip(self.ruleset, self.searcher, advertisement) {
-            Some(MeasuredOrPredictedRoundTrip::Measured { measured, is_as_measured: true }) => {
+            Some(MeasuredOrPredictedRoundTrip::Measured { measured, is_as_measured: true, .. }) => {
                 Some(RoundTrip::Measured(measured.round_trip_ms))
             }
             Some(MeasuredOrPredictedRoundTrip::Measured { measured, .. }) => Some(estimated(measured.round_trip_ms)),
