@@ -14,6 +14,7 @@ pub mod error;
 mod fail_points;
 mod follow_feed;
 mod hosted_match;
+mod joining_ticket;
 mod latency_tokens;
 mod open_session_changes;
 mod open_silos;

@@ -6,6 +6,7 @@ use crate::auth::token::{BeaconRoundTrip, FloorSource};
 use crate::domain::filter::SearchPredictor;
 use crate::domain::latency::beacon_fleet::BeaconFleet;
 use crate::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_vector};
+use crate::domain::latency::prediction::PlacePrecision;
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::locality::Locality;
 use crate::domain::ruleset::probing::LatencyTrust;
@@ -80,7 +81,7 @@ pub(crate) struct PartyPredictor {
 impl PartyPredictor {
     /// The predictor as filters and scores use it.
     pub(crate) fn view(&self) -> SearchPredictor<'_> {
-        SearchPredictor { fleet: &self.fleet, own: &self.own, now: self.now }
+        SearchPredictor { fleet: &self.fleet, own: &self.own, now: self.now, condition: PlacePrecision::Search }
     }
 }
 

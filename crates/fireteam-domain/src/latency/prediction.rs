@@ -99,7 +99,7 @@ pub fn predict(
 }
 
 /// Constants of the interval in a condition.
-fn interval_constants(constants: &PredictorConstants, condition: PlacePrecision) -> &IntervalConstants {
+pub(crate) fn interval_constants(constants: &PredictorConstants, condition: PlacePrecision) -> &IntervalConstants {
     match condition {
         PlacePrecision::Exact => &constants.exact,
         PlacePrecision::Search => &constants.search,

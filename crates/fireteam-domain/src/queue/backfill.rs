@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use crate::filter::{AdvertisementView, AvoidedAdverts, Refusal, Searcher, SessionView, admit_advertisement};
 use crate::id::{AdvertisementId, UserKey};
+use crate::latency::round_trip_estimate::PredictionEnd;
 use crate::probe_result::ProbeResults;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::backfill::open_roles::SeatedRoles;
@@ -23,6 +24,7 @@ use crate::queue::quality::{self, PartyQualityInput};
 use crate::queue::rating_group;
 use crate::queue::region::{self, RegionChoice};
 use crate::queue::ticket::PlayerRating;
+use crate::queue::ticket_vector::TicketVector;
 use crate::queue::waiting_list::WaitingList;
 use crate::queue::window::{self, BucketRange};
 use crate::ruleset::queue::{QualitySpec, RegionUse};
@@ -247,7 +249,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
             probes: ProbeResults::default(),
-            predictor: None,
+            predictor: ticket.prepared.vector_at(input.now).map(|vector| vector.search_predictor(input.now)),
             waited_ms,
         };
         let OpenSession { advertisement, attribute_values, expires_at, open_seats, .. } = self.session;
@@ -256,7 +258,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             attribute_values,
             expires_at: *expires_at,
             open_seats: *open_seats,
-            completed_vector: None,
+            completed_vector: self.session.vector_at(input.now).map(|vector| &vector.completed),
         };
         admit_advertisement(input.ruleset, &searcher, &advertised, input.now)?;
         if let Some(RegionUse::Partition { attribute }) = queue.regions {
@@ -298,7 +300,8 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let ticket = self.ticket(row);
         let view = ticket.waiting_session.session;
         let party = view.as_estimate_end();
-        if placement::session_exceeds_round_trip_limit(input.ruleset, party, &self.session.advertisement.session) {
+        let (session, prediction) = (&self.session.advertisement.session, self.prediction_end());
+        if placement::session_exceeds_round_trip_limit(input.ruleset, party, session, prediction) {
             return Err(Refusal::NoCommonRegion);
         }
         let (Some(mode), Some(own)) = (input.queue.regions, self.region) else { return Ok(()) };
@@ -375,6 +378,11 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         members
     }
 
+    /// The session as one end of a prediction.
+    fn prediction_end(&self) -> Option<PredictionEnd<'a>> {
+        self.session.vector_at(self.pass_state.input.now).map(TicketVector::prediction_end)
+    }
+
     /// Member of the session without players.
     fn session_member(&self, team: u16) -> PartyQualityInput<'a> {
         let session = &self.session.advertisement.session;
@@ -384,7 +392,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 locality: session.locality,
                 region_latencies: &session.region_latencies,
                 wishes: session.wishes(),
-                prediction: None,
+                prediction: self.prediction_end(),
             },
             finite_ratings: &[],
             player_ratings: &[],

@@ -134,8 +134,13 @@ fn sort_key(
 }
 
 /// Whether a session is farther from a party than the ruleset allows, as far as the round trip is known.
-pub(super) fn session_exceeds_round_trip_limit(ruleset: &Ruleset, party: EstimateEnd<'_>, session: &Session) -> bool {
-    exceeds_limit(ruleset, slowest_round_trip_ms(ruleset, &[party], session, None))
+pub(super) fn session_exceeds_round_trip_limit(
+    ruleset: &Ruleset,
+    party: EstimateEnd<'_>,
+    session: &Session,
+    prediction: Option<PredictionEnd<'_>>,
+) -> bool {
+    exceeds_limit(ruleset, slowest_round_trip_ms(ruleset, &[party], session, prediction))
 }
 
 fn exceeds_limit(ruleset: &Ruleset, round_trip_ms: Option<f64>) -> bool {
