@@ -27,6 +27,7 @@ pub mod queues;
 pub mod ratings;
 mod request_digest;
 pub mod rulesets;
+mod searching_party;
 pub mod settings;
 pub(crate) mod startup_retry;
 mod statistics;

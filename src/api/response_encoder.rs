@@ -15,13 +15,14 @@ use crate::api::convert::hosting::chosen_values;
 use crate::api::pb;
 use crate::domain::advertisement::{Advertisement, ProbeEndpoint};
 use crate::domain::attribute::Trust;
+use crate::domain::filter::search_round_trip::RoundTrip;
 use crate::domain::filter::{Refusal, RefusingSide};
 use crate::domain::limit;
 use crate::domain::location_privacy::{DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::probing::{ProbedPlayers, ProbingSpec, QUICK_PROBE_TIMEOUT_MS};
 use crate::domain::ruleset::{AdvertisementIdDisclosure, RefusingRule, Ruleset, SoftFilter};
-use crate::engine::command::{CandidateView, LatencyReportSummary, RoundTrip, SearchSummary};
+use crate::engine::command::{CandidateView, LatencyReportSummary, SearchSummary};
 
 /// Size limit of one response, bytes.
 pub const CANDIDATES_RESPONSE_BYTES_MAX: usize = 64 * 1024;
@@ -375,7 +376,7 @@ fn latency_plan(probing: &ProbingSpec) -> pb::LatencyPlan {
     }
 }
 
-fn round_trip_source(round_trip: RoundTrip) -> pb::RoundTripSource {
+pub(crate) fn round_trip_source(round_trip: RoundTrip) -> pb::RoundTripSource {
     match round_trip {
         RoundTrip::Measured(_) => pb::RoundTripSource::Measured,
         RoundTrip::Predicted(_) => pb::RoundTripSource::Predicted,

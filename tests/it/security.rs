@@ -9,6 +9,7 @@ pub(crate) mod client_certificates;
 pub(crate) mod disk_floods;
 mod erased_publisher;
 pub(crate) mod erasure;
+pub(crate) mod explained_searches;
 pub(crate) mod forwarded_address;
 pub(crate) mod frame_floods;
 pub(crate) mod hoarding;

@@ -4,6 +4,7 @@ pub mod explain;
 mod pair;
 mod refusal;
 mod search_predictor;
+pub mod search_round_trip;
 mod wishes;
 
 use crate::advertisement::{Advertisement, AllowedRange};

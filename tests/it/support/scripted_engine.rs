@@ -8,6 +8,7 @@ use fireteam::api::matchmaking_engine::MatchmakingEngine;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::attribute::{Attribute, NumberAggregation, SourceField, Trust, ValueType};
+use fireteam::domain::filter::search_round_trip::RoundTrip;
 use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
@@ -24,8 +25,8 @@ use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
     LatencyReportSummary, ReleaseReservationOrSeatCommand, ReportLatencyCommand, ReportedFinding, ReservationChange,
-    ReservationEvent, ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchCommand, SearchSummary,
-    UpdateAdvertAnswer, UpdateAdvertCommand, UpdateBlockListCommand,
+    ReservationEvent, ReservationView, ReserveAnswer, ReserveCommand, SearchCommand, SearchSummary, UpdateAdvertAnswer,
+    UpdateAdvertCommand, UpdateBlockListCommand,
 };
 use fireteam::engine::error::EngineError;
 use fireteam::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};

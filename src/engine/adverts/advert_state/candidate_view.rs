@@ -6,17 +6,16 @@ use parking_lot::Mutex;
 
 use crate::auth::token::HandleCipher;
 use crate::domain::chosen_value::ChosenValue;
-use crate::domain::filter::{AdvertisementView, Searcher, measure_between, measured_or_predicted_round_trip};
+use crate::domain::filter::search_round_trip::search_round_trip;
+use crate::domain::filter::{AdvertisementView, Searcher, measure_between};
 use crate::domain::id::{SiloId, UserKey};
-use crate::domain::latency::has_common_region;
 use crate::domain::measure::Measure;
-use crate::domain::probe_result::MeasuredOrPredictedRoundTrip;
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::domain::value_choice::{ValueChoiceContext, choose_values, seed_of_id};
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::command::{CandidateView, RoundTrip};
+use crate::engine::command::CandidateView;
 use crate::store::queues::QueueKey;
 
 /// Facts for choices of entries of string lists.
@@ -66,20 +65,7 @@ impl CandidateViewBuilder<'_> {
         score: f64,
         score_terms: &'v [f64],
     ) -> CandidateView<'v> {
-        let (searcher_view, candidate_view) = (self.searcher.session_view(), advertisement.session_view());
-        let between = |measure| measure_between(self.ruleset, measure, &searcher_view, &candidate_view, None);
-        let estimated = |ms| match has_common_region(searcher_view.region_latencies, candidate_view.region_latencies) {
-            true => RoundTrip::ByRegion(ms),
-            false => RoundTrip::ByDistance(ms),
-        };
-        let round_trip = match measured_or_predicted_round_trip(self.ruleset, self.searcher, advertisement) {
-            Some(MeasuredOrPredictedRoundTrip::Measured { measured, is_as_measured: true, .. }) => {
-                Some(RoundTrip::Measured(measured.round_trip_ms))
-            }
-            Some(MeasuredOrPredictedRoundTrip::Measured { measured, .. }) => Some(estimated(measured.round_trip_ms)),
-            Some(MeasuredOrPredictedRoundTrip::Predicted(predicted)) => Some(RoundTrip::Predicted(predicted)),
-            None => between(Measure::Latency).map(estimated),
-        };
+        let (searcher, candidate) = (self.searcher.session_view(), advertisement.session_view());
         CandidateView {
             id: advertisement.advertisement.id,
             handle: self.cipher.map(|cipher| cipher.seal(advertisement.advertisement.id)),
@@ -87,8 +73,8 @@ impl CandidateViewBuilder<'_> {
             score,
             score_terms,
             avoidance_cost: self.searcher.avoided.cost(advertisement.advertisement.id),
-            distance_miles: between(Measure::Distance),
-            round_trip,
+            distance_miles: measure_between(self.ruleset, Measure::Distance, &searcher, &candidate, None),
+            round_trip: search_round_trip(self.ruleset, self.searcher, advertisement),
             open_seats: advertisement.open_seats,
             chosen: &[],
             player_probe: None,

@@ -20,13 +20,12 @@ use crate::engine::adverts::probe_results::{
 };
 use crate::engine::adverts::search_claim::{renew_or_start_search_claim, ruleset_of_search, sign_search_token};
 use crate::engine::beacons::party_floors::PartyPredictor;
-use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
-use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
     Caller, CandidateView, LatencyReportSummary, LatencyTestPhase, ReportLatencyCommand, ReportedFinding,
 };
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_avoidance::PartyAvoidance;
+use crate::engine::searching_party::SearchingParty;
 use crate::telemetry::label::{PredictionSide, ProbeOutcome, ProbePhase};
 
 /// Context of a ranking by measured round trips.
@@ -53,12 +52,8 @@ impl AdvertState {
     ) -> Result<LatencyReportSummary, EngineError> {
         let now = self.common.clock.now();
         let ruleset = ruleset_of_search(&self.common, report.set_id, report.ruleset_hash, &report.search_token)?;
-        let mut session = report.session;
-        let PartyLatency { ignored_fields: mut ignored, floors } =
-            apply_latency_tokens(&self.common, caller, &ruleset, &mut session, &report.latency_tokens, now);
-        let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
-        ignored.extend(untrusted);
-        let checked = CheckedSession::new(&self.common.party_values, &ruleset, caller, session, ignored)?;
+        let SearchingParty { checked, predictor } =
+            SearchingParty::new(&self.common, caller, &ruleset, report.session, &report.latency_tokens, now)?;
         if report.search_token.is_empty() {
             return Err(field_error(
                 "search_token",
@@ -84,7 +79,6 @@ impl AdvertState {
         merge_records(&mut claim.measured.probes, records);
         let probes = probe_results_at(&claim.measured, search.started_at, now);
         let probes = ProbeResults::from_sorted(&probes);
-        let predictor = floors.predictor(&self.common.beacons, checked.session.locality, now);
         let predictor = predictor.as_ref().map(PartyPredictor::view);
         let searcher = checked.searcher(&[], AvoidedAdverts::default(), probes, predictor, since_start_ms);
         let cipher = self.handle_cipher(&ruleset, party, now);

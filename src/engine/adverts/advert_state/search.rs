@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::auth::token::{ConsentPurpose, HandleCipher};
 use crate::domain::advertisement::AdvertisementKind;
+use crate::domain::filter::search_round_trip::RoundTrip;
 use crate::domain::filter::{AvoidedAdverts, Searcher};
 use crate::domain::id::AdvertisementId;
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
@@ -18,12 +19,11 @@ use crate::engine::adverts::probe_results::probe_results_at;
 use crate::engine::adverts::search_claim::{renew_or_start_search_claim, sign_search_token};
 use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::beacons::party_floors::PartyPredictor;
-use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
-use crate::engine::checked_session::CheckedSession;
-use crate::engine::command::{Caller, CandidateView, RoundTrip, SearchCommand, SearchSummary};
+use crate::engine::command::{Caller, CandidateView, SearchCommand, SearchSummary};
 use crate::engine::error::EngineError;
 use crate::engine::party_avoidance::PartyAvoidance;
 use crate::engine::party_consent::check_party_consents;
+use crate::engine::searching_party::SearchingParty;
 use crate::telemetry::label::RoundTripLabel;
 
 thread_local! {
@@ -48,13 +48,8 @@ impl AdvertState {
         };
         let purpose = (&*ruleset, ConsentPurpose::Search);
         check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
-        let mut session = search.session;
-        let PartyLatency { ignored_fields: mut ignored, floors } =
-            apply_latency_tokens(&self.common, caller, &effective, &mut session, &search.latency_tokens, now);
-        let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
-        ignored.extend(untrusted);
-        let checked = CheckedSession::new(&self.common.party_values, &effective, caller, session, ignored)?;
-        let predictor = floors.predictor(&self.common.beacons, checked.session.locality, now);
+        let SearchingParty { checked, predictor } =
+            SearchingParty::new(&self.common, caller, &effective, search.session, &search.latency_tokens, now)?;
         let measured_claim = renew_or_start_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let claim = &measured_claim.search;
         let probes = probe_results_at(&measured_claim.measured, claim.started_at, now);
