@@ -13,6 +13,7 @@ pub(crate) mod explained_searches;
 pub(crate) mod forwarded_address;
 pub(crate) mod frame_floods;
 pub(crate) mod hoarding;
+pub(crate) mod latency_canaries;
 pub(crate) mod match_credential;
 pub(crate) mod metric_cardinality;
 pub(crate) mod operator_access;
