@@ -87,6 +87,11 @@ impl FieldErrors {
         self.errors.push(FieldProblem { path, message: message.into() });
     }
 
+    /// Adds the problems of a part of the request.
+    fn extend(&mut self, part: Self) {
+        self.errors.extend(part.errors);
+    }
+
     /// Returns `value` if no problem was added, else all problems as one rejection.
     pub fn into_result<T>(self, value: T) -> Result<T, Rejection> {
         if self.errors.is_empty() { Ok(value) } else { Err(Rejection::invalid_fields(self.errors)) }

@@ -236,21 +236,18 @@ impl OperatorService for OperatorApi {
 
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> ServiceResult<pb::ExplainResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let (subject, near_misses_max) = conversion::explain_query(message)?;
+        let (subject, max_listed) = conversion::explain_query(message)?;
         let queues = self.backend.queue_engine(&caller)?;
         let response = match subject {
             ExplainSubject::Ticket(id) => conversion::explain_ticket_response(
-                queues.explain_ticket(id, near_misses_max).await.map_err(Rejection::from)?,
+                queues.explain_ticket(id, max_listed).await.map_err(Rejection::from)?,
             ),
-            ExplainSubject::Search(set_id, session, searching_for_ms) => {
-                let explanation =
-                    queues.explain_search_results(set_id, *session, searching_for_ms, near_misses_max).await;
+            ExplainSubject::Search(search) => {
+                let (set_id, searching_for_ms) = (search.set_id, search.searching_for_ms);
+                let explanation = queues.explain_search_results(*search).await;
                 let entry_point = RequestReader { field_prefix: "search.", ..RequestReader::default() };
-                conversion::explain_search_response(
-                    set_id,
-                    searching_for_ms,
-                    &explanation.map_err(|error| entry_point.rejection_from(error))?,
-                )
+                let explanation = explanation.map_err(|error| entry_point.rejection_from(error))?;
+                conversion::explain_search_response(set_id, searching_for_ms, &explanation)
             }
         };
         Ok(Response::new(response))

@@ -15,6 +15,7 @@ use crate::api::convert::hosting::chosen_values;
 use crate::api::pb;
 use crate::domain::advertisement::{Advertisement, ProbeEndpoint};
 use crate::domain::attribute::Trust;
+use crate::domain::filter::search_round_trip::RoundTripWithSource;
 use crate::domain::filter::{Refusal, RefusingSide};
 use crate::domain::limit;
 use crate::domain::location_privacy::{
@@ -23,7 +24,7 @@ use crate::domain::location_privacy::{
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::probing::{ProbedPlayers, ProbingSpec, QUICK_PROBE_TIMEOUT_MS};
 use crate::domain::ruleset::{AdvertisementIdForm, RefusingRule, Ruleset, SoftFilter};
-use crate::engine::command::{CandidateView, LatencyReportSummary, RoundTripWithSource, SearchSummary};
+use crate::engine::command::{CandidateView, LatencyReportSummary, SearchSummary};
 
 /// Size limit of one response, bytes.
 pub const CANDIDATES_RESPONSE_BYTES_MAX: usize = 64 * 1024;
@@ -377,7 +378,7 @@ fn latency_plan(probing: &ProbingSpec) -> pb::LatencyPlan {
     }
 }
 
-fn round_trip_source(round_trip: RoundTripWithSource) -> pb::RoundTripSource {
+pub(crate) fn round_trip_source(round_trip: RoundTripWithSource) -> pb::RoundTripSource {
     match round_trip {
         RoundTripWithSource::Measured(_) => pb::RoundTripSource::Measured,
         RoundTripWithSource::Predicted(_) => pb::RoundTripSource::Predicted,

@@ -9,9 +9,9 @@ use crate::domain::attribute::ValueOrigin;
 use crate::domain::block_list::BlockListChange;
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::filter::Refusal;
+use crate::domain::filter::search_round_trip::RoundTripWithSource;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, UserKey};
 use crate::domain::matchmaking_action::MatchmakingAction;
-use crate::domain::probe_result::PredictedRoundTrip;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::latency_tokens::LatencyTokens;
@@ -116,29 +116,6 @@ pub struct SearchOverrides {
     pub soft_filter_weights: Vec<(String, f64)>,
     /// Limits by expansion name.
     pub expansion_limits: Vec<(String, f64)>,
-}
-
-/// Round trip in milliseconds, and its source.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RoundTripWithSource {
-    /// Measured by the caller.
-    Measured(f64),
-    /// Predicted from both sides' round trips to beacons.
-    Predicted(PredictedRoundTrip),
-    /// Estimated from both sides' round trips to a common region.
-    ByRegion(f64),
-    /// Estimated from the distance.
-    ByDistance(f64),
-}
-
-impl RoundTripWithSource {
-    /// Milliseconds, from any source.
-    pub fn millis(self) -> f64 {
-        match self {
-            Self::Predicted(predicted) => predicted.round_trip_ms,
-            Self::Measured(ms) | Self::ByRegion(ms) | Self::ByDistance(ms) => ms,
-        }
-    }
 }
 
 /// One candidate, borrowed while the index is locked. Copy what you need and return.

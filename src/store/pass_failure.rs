@@ -305,6 +305,7 @@ impl PassRecord {
             advertisement: Arc::new(advertisement),
             expires_at: UnixMs(record.expires_ms),
             open_seats: record.open_seats,
+            vector: None,
             parties: record.parties.iter().map(|party| party.decode(ruleset)).collect(),
             blocked_users: record.blocked_users.iter().copied().map(numbered_key).collect(),
             promised: record

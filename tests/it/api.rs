@@ -19,6 +19,7 @@ pub(crate) mod invalid_numbers;
 pub(crate) mod latency_phases;
 pub(crate) mod limits_wire;
 pub(crate) mod measured_searches;
+pub(crate) mod measured_source;
 pub(crate) mod operator_wire;
 pub(crate) mod repeated_creates;
 pub(crate) mod reservations;

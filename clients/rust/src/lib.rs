@@ -9,14 +9,8 @@
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
 //! - [`Client::matching_run`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
 //!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
-<<<<<<< ours
-//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue, and [`match_hosting`] that of a game server's matches. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
-||||||| base
-//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
-=======
-//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips;
+//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue, and [`match_hosting`] that of a game server's matches. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips;
 //!   [`LatencyTokens`] keeps the proof fresh for a [`Ticket`].
->>>>>>> theirs
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};

@@ -4,6 +4,7 @@ pub mod explain;
 mod pair;
 mod refusal;
 mod search_predictor;
+pub mod search_round_trip;
 mod wishes;
 
 use crate::advertisement::{Advertisement, AllowedRange};
@@ -236,6 +237,7 @@ fn measured_round_trip(
     Some(MeasuredOrPredictedRoundTrip::Measured {
         measured: MeasuredRoundTrip { round_trip_ms, ..reported },
         is_as_measured,
+        is_old: result.is_old,
     })
 }
 

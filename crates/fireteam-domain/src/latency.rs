@@ -4,6 +4,7 @@
 pub mod beacon_fleet;
 pub mod beacon_vector;
 pub mod prediction;
+pub mod prediction_terms;
 pub mod prediction_unavailable;
 pub mod predictor_constants;
 pub mod published_vector;

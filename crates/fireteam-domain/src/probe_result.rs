@@ -60,6 +60,8 @@ pub enum MeasuredOrPredictedRoundTrip {
         /// The round trip is the measured one. Otherwise it is longer: what light would take, or the estimate if the measurement
         /// is old. Then answers round it, as they round estimates.
         is_as_measured: bool,
+        /// The measurement is older than [`FRESH_MEASUREMENT_MS`].
+        is_old: bool,
     },
     /// Predicted from both parties' round trips to beacons.
     Predicted(PredictedRoundTrip),

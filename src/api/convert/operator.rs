@@ -6,22 +6,26 @@ pub(crate) mod statistics;
 mod user_adverts;
 pub(crate) mod user_data;
 
+use std::net::IpAddr;
+
 use crate::api::convert::{FieldErrors, RequestReader, field_checks, session};
 use crate::api::pb;
+use crate::api::response_encoder;
 use crate::api::status::Rejection;
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::expansion::Expansion;
 use crate::domain::filter::Refusal;
-use crate::domain::filter::explain::NearMiss;
+use crate::domain::filter::explain::{CompatibleAdvert, NearMiss};
+use crate::domain::filter::search_round_trip::{ExplainedRoundTrip, RoundTripWithSource};
 use crate::domain::id::{SetId, TicketId, UserKey};
+use crate::domain::latency::prediction_terms::PredictionTerms;
 use crate::domain::latency::round_trip_estimate::{EstimateSource, RoundTripEstimate};
 use crate::domain::limit;
 use crate::domain::queue::explain::{NearMissTicket, Relaxation};
 use crate::domain::queue::gate::GateReason;
 use crate::domain::rating::RATING_MAX;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::session::Session;
-use crate::engine::queues::command::{ExplainSearchAnswer, ExplainTicketAnswer, ImportedRating};
+use crate::engine::queues::command::{ExplainSearchAnswer, ExplainSearchCommand, ExplainTicketAnswer, ImportedRating};
 
 /// Default of `max_nearest`.
 const NEAR_MISSES_DEFAULT: u32 = 5;
@@ -32,8 +36,8 @@ const NEAR_MISSES_MAX: u32 = 50;
 pub(crate) enum ExplainSubject {
     /// Waiting ticket.
     Ticket(TicketId),
-    /// Search: matchmaking set, session, and milliseconds since the search began.
-    Search(SetId, Box<Session>, u64),
+    /// Search.
+    Search(Box<ExplainSearchCommand>),
 }
 
 /// Reads the subject and the number of near misses to list.
@@ -48,13 +52,9 @@ pub(crate) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject,
             if !wire.ticket_id.is_empty() {
                 problems.add("ticket_id", "is set together with search; set one of the two");
             }
-            if search.matchmaking_set_id.is_none() {
-                problems.add("search.matchmaking_set_id", "is missing; set it to the SetId of a loaded ruleset");
-            }
-            let set_id = SetId(search.matchmaking_set_id.unwrap_or_default());
-            // The operator describes a player's session, so values have the trust of a client.
-            let session = session::required_session(search.session_composition, ValueOrigin::Client, &mut problems);
-            ExplainSubject::Search(set_id, Box::new(session), search.searching_for_ms)
+            let (search, of_search) = search_to_explain(search, max_nearest as usize);
+            problems.extend(of_search);
+            ExplainSubject::Search(Box::new(search))
         }
         None => ExplainSubject::Ticket(TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
             problems.add(
@@ -67,13 +67,41 @@ pub(crate) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject,
     problems.into_result((subject, max_nearest as usize))
 }
 
+/// Reads a search to explain, and its problems.
+fn search_to_explain(mut wire: pb::ExplainSearch, max_listed: usize) -> (ExplainSearchCommand, FieldErrors) {
+    let entry_point = RequestReader { field_prefix: "search.", ..RequestReader::default() };
+    let mut problems = entry_point.new_field_errors();
+    if wire.matchmaking_set_id.is_none() {
+        problems.add("matchmaking_set_id", "is missing; set it to the SetId of a loaded ruleset");
+    }
+    let caller_address = Some(&wire.caller_address).filter(|address| !address.is_empty()).and_then(|address| {
+        let address = address.parse::<IpAddr>().ok();
+        if address.is_none() {
+            problems.add("caller_address", "is not an IP address; send an IPv4 or IPv6 address without a port");
+        }
+        Some(address?.to_canonical())
+    });
+    let latency_tokens = session::take_latency_tokens(wire.session_composition.as_mut(), &mut problems);
+    // The operator describes a player's session, so values have the trust of a client.
+    let session = session::required_session(wire.session_composition, ValueOrigin::Client, &mut problems);
+    let search = ExplainSearchCommand {
+        set_id: SetId(wire.matchmaking_set_id.unwrap_or_default()),
+        session,
+        latency_tokens,
+        caller_address,
+        searching_for_ms: wire.searching_for_ms,
+        max_listed,
+    };
+    (search, problems)
+}
+
 /// Converts the explanation of a search.
 pub(crate) fn explain_search_response(
     set_id: SetId,
     searching_for_ms: u64,
     answer: &ExplainSearchAnswer,
 ) -> pb::ExplainResponse {
-    let ExplainSearchAnswer { ruleset, explanation, limit_factor } = answer;
+    let ExplainSearchAnswer { ruleset, explanation, limit_factor, ignored_fields } = answer;
     let rule_name = |refusal: Option<Refusal>| refusal.map(|it| it.rule_name(ruleset).into_owned()).unwrap_or_default();
     let limits = ruleset.expansions.iter();
     let limit = |expansion: &Expansion| pb::ExplainLimit {
@@ -90,7 +118,13 @@ pub(crate) fn explain_search_response(
         failed_rules: near.refusal_count.into(),
         measured: near.measured_and_limit.map(|(measured, _)| measured),
         limit: near.measured_and_limit.map(|(_, limit)| limit),
+        round_trip: near.round_trip.map(explained_round_trip),
         ..pb::NearMiss::default()
+    };
+    let compatible = |advert: &CompatibleAdvert| pb::CompatibleAdvertisement {
+        advertisement_id: advert.advertisement_id.to_string(),
+        score: advert.score,
+        round_trip: advert.round_trip.map(explained_round_trip),
     };
     let smallest = explanation.smallest_relaxation.map(|remedy| Relaxation::Expansion {
         expansion: remedy.expansion_index,
@@ -110,6 +144,8 @@ pub(crate) fn explain_search_response(
         blocking_rule: rule_name(explanation.most_frequent_refusal_if_none_compatible()),
         smallest_relaxation: smallest.map(|remedy| smallest_relaxation(ruleset, remedy)),
         limit_factor: Some(*limit_factor).filter(|factor| *factor != 1.0),
+        compatible_advertisements: explanation.compatible_adverts.iter().map(compatible).collect(),
+        ignored_fields: ignored_fields.iter().map(|path| format!("search.session_composition.{path}")).collect(),
         ..pb::ExplainResponse::default()
     }
 }
@@ -154,6 +190,7 @@ pub(crate) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::Explai
         blocking_rule: rule_name(explanation.blocking_refusal),
         smallest_relaxation: explanation.smallest_relaxation.map(|remedy| smallest_relaxation(&ruleset, remedy)),
         truncated: explanation.truncated,
+        ..pb::ExplainResponse::default()
     }
 }
 
@@ -171,26 +208,59 @@ fn near_miss(ruleset: &Ruleset, near: &NearMissTicket) -> pb::NearMiss {
         failed_rules: near.failed_rule_count.into(),
         measured: near.margin.map(|margin| margin.measured),
         limit: near.margin.map(|margin| margin.limit),
-        round_trip_source: round_trip_source(near.round_trip).into(),
-        round_trip_ms: near.round_trip.map(|estimate| estimate.round_trip_ms),
-        round_trip_low_ms: predicted_interval_ms(near.round_trip).map(|[low_ms, _]| low_ms),
-        round_trip_high_ms: predicted_interval_ms(near.round_trip).map(|[_, high_ms]| high_ms),
+        round_trip: near.round_trip.map(explained_estimate),
         ..pb::NearMiss::default()
     }
 }
 
-fn round_trip_source(estimate: Option<RoundTripEstimate>) -> pb::RoundTripSource {
-    match estimate.map(|estimate| estimate.source) {
-        None => pb::RoundTripSource::Unspecified,
-        Some(EstimateSource::Predicted) => pb::RoundTripSource::Predicted,
-        Some(EstimateSource::Region) => pb::RoundTripSource::Region,
-        Some(EstimateSource::Distance) => pb::RoundTripSource::Distance,
+fn explained_round_trip(ExplainedRoundTrip { round_trip, prediction }: ExplainedRoundTrip) -> pb::ExplainedRoundTrip {
+    let interval = match round_trip {
+        RoundTripWithSource::Predicted(predicted) => Some((predicted.low_ms, predicted.high_ms)),
+        RoundTripWithSource::Measured(_) | RoundTripWithSource::ByRegion(_) | RoundTripWithSource::ByDistance(_) => {
+            None
+        }
+    };
+    pb::ExplainedRoundTrip {
+        round_trip_ms: round_trip.millis(),
+        source: response_encoder::round_trip_source(round_trip).into(),
+        low_ms: interval.map(|(low_ms, _)| low_ms),
+        high_ms: interval.map(|(_, high_ms)| high_ms),
+        prediction: prediction.map(prediction_terms),
     }
 }
 
-/// Interval of a predicted round trip. Other sources have none.
-fn predicted_interval_ms(estimate: Option<RoundTripEstimate>) -> Option<[f64; 2]> {
-    estimate.filter(|estimate| estimate.source == EstimateSource::Predicted).map(|estimate| estimate.interval_ms)
+fn prediction_terms(terms: PredictionTerms) -> pb::PredictionTerms {
+    let PredictionTerms { arc_km, far_share, distance_part_ms, beacon_part_ms, near, far } = terms;
+    pb::PredictionTerms {
+        distance_km: arc_km,
+        far_share,
+        distance_part_ms,
+        beacon_part_ms,
+        near_distance_ms: near.distance_ms,
+        near_access_ms: near.access_ms,
+        near_ms: near.bounded_ms,
+        far_distance_ms: far.distance_ms,
+        far_route_ms: far.route_ms,
+        far_detour_ms: far.detour_ms,
+        far_ms: far.bounded_ms,
+    }
+}
+
+/// A round trip between two waiting tickets. Only a predicted one has an interval.
+fn explained_estimate(estimate: RoundTripEstimate) -> pb::ExplainedRoundTrip {
+    let interval = (estimate.source == EstimateSource::Predicted).then_some(estimate.interval_ms);
+    let source = match estimate.source {
+        EstimateSource::Predicted => pb::RoundTripSource::Predicted,
+        EstimateSource::Region => pb::RoundTripSource::Region,
+        EstimateSource::Distance => pb::RoundTripSource::Distance,
+    };
+    pb::ExplainedRoundTrip {
+        round_trip_ms: estimate.round_trip_ms,
+        source: source.into(),
+        low_ms: interval.map(|[low_ms, _]| low_ms),
+        high_ms: interval.map(|[_, high_ms]| high_ms),
+        prediction: None,
+    }
 }
 
 fn smallest_relaxation(ruleset: &Ruleset, remedy: Relaxation) -> pb::Relaxation {

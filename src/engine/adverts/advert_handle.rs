@@ -18,11 +18,12 @@ use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, EraseAdvertUser, ExtendAdvertTtl, ReserveSeats};
-use crate::engine::checked_session::CheckedSession;
+use crate::engine::beacons::party_floors::PartyPredictor;
 use crate::engine::command::ReserveAnswer;
 use crate::engine::error::EngineError;
 use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
 use crate::engine::party_avoidance::PartyAvoidance;
+use crate::engine::searching_party::SearchingParty;
 use crate::engine::user_advert::ExportedAdvert;
 use crate::store::Reservation;
 
@@ -346,15 +347,16 @@ impl AdvertHandle {
         self.state.advert_sets.get(set_id).is_some_and(|set| set.lock_for_read().get(id).is_some())
     }
 
-    /// Explains a search of `checked` at age `searching_for_ms`. Evaluates every session of the silo, so it may block
+    /// Explains a search of `party` at age `searching_for_ms`. Evaluates every session of the silo, so it may block
     /// for long.
     pub(crate) fn explain_search_results(
         &self,
         ruleset: &Ruleset,
-        checked: &CheckedSession,
+        party: &SearchingParty,
         searching_for_ms: u64,
-        max_near_misses: usize,
+        max_listed: usize,
     ) -> SearchExplanation {
+        let SearchingParty { checked, predictor } = party;
         let now = self.state.common.clock.now();
         let Some(set) = self.state.advert_sets.get(ruleset.set_id) else { return SearchExplanation::default() };
         let silo = checked.session.silo;
@@ -368,13 +370,19 @@ impl AdvertHandle {
                 index.zip(avoidance).map(|(index, avoidance)| AvoidedAdvertIds::in_set(&set, index, &avoidance));
             (records, avoided.unwrap_or_default())
         };
-        let searcher = checked.searcher(&[], avoided.view(), ProbeResults::default(), None, searching_for_ms);
+        let searcher = checked.searcher(
+            &[],
+            avoided.view(),
+            ProbeResults::default(),
+            predictor.as_ref().map(PartyPredictor::as_search_predictor),
+            searching_for_ms,
+        );
         let values: Vec<AttributeValues> = records
             .iter()
             .map(|record| self.state.common.party_values.attribute_values(ruleset, &record.advertisement.session))
             .collect();
         let rows = records.iter().zip(&values).map(|(record, values)| candidate_from_record(record, values));
-        explain_search(ruleset, &searcher, rows, max_near_misses, now)
+        explain_search(ruleset, &searcher, rows, max_listed, now)
     }
 }
 

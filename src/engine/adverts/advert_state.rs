@@ -4,6 +4,9 @@
 
 mod apply_commit;
 mod apply_feed;
+mod candidate_view;
+mod handles;
+mod latency_ranking;
 mod prepare_write;
 mod reservation_changes;
 mod search;

@@ -8,7 +8,6 @@ use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::probe_result::ProbeResult;
-use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
@@ -18,6 +17,7 @@ use crate::engine::adverts::seat_measures::SeatMeasures;
 use crate::engine::adverts::update_answer::TokenWithClaim;
 use crate::engine::beacons::party_floors::PartyPredictor;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
+use crate::engine::joining_ticket::JoiningTicket;
 use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;
 use crate::store::{AdvertOwner, FeedBatch, LimitPerClientAndAccount, ReservationOwner};
@@ -61,9 +61,6 @@ pub(crate) struct ExtendAdvertTtl {
     pub(crate) ignored_fields: Vec<String>,
 }
 
-/// Ticket that joins a session, with its attribute values.
-pub(crate) type TicketWithValues = (Arc<Ticket>, AttributeValues);
-
 /// Reserves seats for a party that has searched, or for a match.
 #[derive(Debug)]
 pub(crate) struct ReserveSeats {
@@ -91,9 +88,9 @@ pub(crate) struct ReserveSeats {
     pub(crate) is_of_search: bool,
     /// Measures of the session for a party that has searched; set when the writer checks the rules.
     pub(crate) measures: Option<SeatMeasures>,
-    /// Tickets of a match that joins a session, with their attribute values: each is admitted as in its pass. `None` for a party
-    /// that has searched, and for a match on a game server.
-    pub(crate) guests: Option<Box<[TicketWithValues]>>,
+    /// Tickets of a match that joins a session: each is admitted as in its pass. `None` for a party that has searched, and for a match
+    /// on a game server.
+    pub(crate) guests: Option<Box<[JoiningTicket]>>,
 }
 
 /// Erases a user from an advertisement and its reservations.

@@ -6,6 +6,7 @@ use crate::auth::token::{BeaconRoundTrip, BeaconRoundTripSource};
 use crate::domain::filter::RoundTripPredictor;
 use crate::domain::latency::beacon_fleet::BeaconFleet;
 use crate::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_vector};
+use crate::domain::latency::prediction::PairPrecision;
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::locality::Locality;
 use crate::domain::ruleset::probing::LatencyTrust;
@@ -80,7 +81,7 @@ pub(crate) struct PartyPredictor {
 impl PartyPredictor {
     /// The predictor as filters and scores use it.
     pub(crate) fn as_search_predictor(&self) -> RoundTripPredictor<'_> {
-        RoundTripPredictor { fleet: &self.fleet, own: &self.own, now: self.now }
+        RoundTripPredictor { fleet: &self.fleet, own: &self.own, now: self.now, condition: PairPrecision::Search }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Latency tokens of a party, applied to its session.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::auth::fail_points::skips_check;
 use crate::auth::receipt_check::RECEIPT_LIFETIME_MS;
@@ -118,6 +119,18 @@ fn own_round_trips(common: &Common, caller: &Caller, token: &[u8], now: UnixMs) 
         is_subject && (is_callers || skips_check("skip_token_prefix"))
     };
     verified_fresh_entries(common, token, now, is_own)
+}
+
+/// Caller of a search that an operator describes: the player of the party to whom the party's own token belongs, at `ip_address`.
+pub(crate) fn described_caller(
+    common: &Common,
+    session: &Session,
+    tokens: &LatencyTokens,
+    ip_address: Option<IpAddr>,
+) -> Caller {
+    let subject = common.token_signer.verify::<LatencyClaim>(tokens.own()).and_then(|claim| claim.subject);
+    let user = subject.filter(|user| session.players.iter().any(|player| player.user == *user));
+    Caller { user, ip_address, ..Caller::default() }
 }
 
 /// Published vectors of the players of a party that enters a queue, by the tokens that came with it. The caller's own token is of its

@@ -23,6 +23,7 @@ use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::writer_command::ReserveSeats;
 use crate::engine::error::EngineError;
+use crate::engine::joining_ticket::JoiningTicket;
 use crate::engine::queues::queue_predictions::RoundTripPredictor;
 use crate::engine::queues::shared_state::SharedState;
 
@@ -112,14 +113,8 @@ impl<'a> HostFinder<'a> {
                 is_silent: server.last_beat_at.is_some_and(|at| confirm_ms < self.now.ms_since(at)),
             })
             .collect();
-        let vectors: Vec<Option<TicketBeaconVector>> = self
-            .tickets
-            .iter()
-            .map(|ticket| {
-                let cache = self.state.cache.read();
-                predictions?.complete_ticket_vector(ticket, &cache.ticket(ticket.id)?.seat_vectors)
-            })
-            .collect();
+        let vectors: Vec<Option<TicketBeaconVector>> =
+            self.tickets.iter().map(|ticket| self.vector_of(ticket, predictions)).collect();
         let parties: Vec<EstimateEnd<'_>> = self
             .tickets
             .iter()
@@ -141,6 +136,12 @@ impl<'a> HostFinder<'a> {
         rank_servers(self.ruleset, &to_place, &candidates)
     }
 
+    /// Vector of one of the tickets; `None` if the ruleset predicts nothing, or too few floors count.
+    fn vector_of(&self, ticket: &Ticket, predictions: Option<&RoundTripPredictor>) -> Option<TicketBeaconVector> {
+        let cache = self.state.cache.read();
+        predictions?.complete_ticket_vector(ticket, &cache.ticket(ticket.id)?.seat_vectors)
+    }
+
     async fn reserve_seats(
         &self,
         advertisement_id: AdvertisementId,
@@ -150,10 +151,15 @@ impl<'a> HostFinder<'a> {
         let id = common.token_signer.derive_reservation_id(None, advertisement_id, &match_.id.to_string());
         let entered_at = match_.tickets.iter().map(|match_ticket| match_ticket.entered_at);
         let (party_values, scale) = (&common.party_values, common.party_values.rating_key_if_digest(self.ruleset));
+        let predictions = RoundTripPredictor::of_ruleset(common, self.ruleset, self.now);
         let guest = |ticket: &Arc<Ticket>| {
+            let vector = self.vector_of(ticket, predictions.as_ref());
             let ticket = party_values.ticket_on_scale(scale, self.ruleset, Arc::clone(ticket));
-            let attribute_values = party_values.ticket_attribute_values(self.ruleset, &ticket);
-            (ticket, attribute_values)
+            JoiningTicket {
+                attribute_values: party_values.ticket_attribute_values(self.ruleset, &ticket),
+                ticket,
+                vector,
+            }
         };
         let joins_session = kind == AdvertisementKind::Session;
         let command = ReserveSeats {

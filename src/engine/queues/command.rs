@@ -1,6 +1,7 @@
 //! Commands of the queues and their answers, in domain types.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::domain::attribute::AttributeValue;
@@ -355,6 +356,23 @@ pub struct ExplainTicketAnswer {
     pub explanation: Explanation,
 }
 
+/// Search to explain, as an operator describes it.
+#[derive(Clone, Debug)]
+pub struct ExplainSearchCommand {
+    /// Matchmaking set.
+    pub set_id: SetId,
+    /// The searching party.
+    pub session: Session,
+    /// Latency tokens of the party.
+    pub latency_tokens: LatencyTokens,
+    /// Address from which the party's calls come. Never logged.
+    pub caller_address: Option<IpAddr>,
+    /// Time searched so far, milliseconds.
+    pub searching_for_ms: u64,
+    /// Maximum number of near misses, and of compatible advertisements.
+    pub max_listed: usize,
+}
+
 /// Explanation of a search.
 #[derive(Clone, Debug)]
 pub struct ExplainSearchAnswer {
@@ -364,6 +382,8 @@ pub struct ExplainSearchAnswer {
     pub explanation: SearchExplanation,
     /// Factor by which the limits of the search are wider, because a player counts as frustrated.
     pub limit_factor: f64,
+    /// Paths of ignored fields, within the session composition.
+    pub ignored_fields: Vec<String>,
 }
 
 /// Rating imported by an operator.

@@ -1,6 +1,7 @@
 //! Open sessions as input of a pass: who is in them, with ratings and teams, and which seats are promised already.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::domain::attribute::AttributeValue;
 use crate::domain::attribute_values::AttributeValues;
@@ -16,6 +17,7 @@ use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_handle::BackfillSession;
 use crate::engine::party_values::PartyValueReader;
+use crate::engine::queues::queue_predictions::RoundTripPredictor;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::rules::catalog::MatchRulesetLookup;
@@ -53,6 +55,7 @@ pub(crate) fn open_sessions(
     key: QueueKey,
     ruleset: &Ruleset,
     queue: &QueueSpec,
+    predictions: Option<&RoundTripPredictor>,
     now: UnixMs,
 ) -> Vec<OpenSession> {
     let advertised = shared.adverts.find_backfill_sessions(key.set_id, key.silo, ruleset, now);
@@ -75,6 +78,7 @@ pub(crate) fn open_sessions(
         parties.extend(guests.parties.into_iter().map(|party| with_missing_ratings_read(party_values, ruleset, party)));
         OpenSession {
             parties: to_seated_parties(shared, ruleset, queue, parties),
+            vector: predictions.and_then(|it| it.complete_session_vector(&session.advertisement.session)).map(Arc::new),
             blocked_users: session.blocked_users,
             advertisement: session.advertisement,
             attribute_values: session.attribute_values,

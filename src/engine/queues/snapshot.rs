@@ -50,8 +50,11 @@ impl QueueSnapshot {
         let (tickets, seat_vectors): (Vec<Arc<Ticket>>, Vec<SeatBeaconVectors>) =
             matchable_tickets(shared, key, now).into_iter().unzip();
         let predictions = RoundTripPredictor::of_ruleset(&shared.common, ruleset, now);
-        let open_sessions =
-            if queue.backfill { open_sessions::open_sessions(shared, key, ruleset, queue, now) } else { Vec::new() };
+        let open_sessions = if queue.backfill {
+            open_sessions::open_sessions(shared, key, ruleset, queue, predictions.as_ref(), now)
+        } else {
+            Vec::new()
+        };
         Self {
             // After the tickets: a match that ended before they were read is in the log.
             past_matches: past_matches(shared, key, (ruleset, queue), &tickets, &open_sessions, now),

@@ -27,28 +27,28 @@ fn ruleset(set_id: u32, latency: &str, soft_filter: &str) -> String {
     )
 }
 
-fn located(mut session: pb::SessionCompositionData, round_trip_ms: f32) -> pb::SessionCompositionData {
+pub(super) fn located(mut session: pb::SessionCompositionData, round_trip_ms: f32) -> pb::SessionCompositionData {
     session.region_latencies = vec![pb::RegionLatency { region: "frankfurt".into(), round_trip_ms }];
     session
 }
 
 /// Advertises a session of `user` in a set, this far from the region. Returns its id.
-async fn advertise(client: &Client, set_id: u32, user: &str, round_trip_ms: f32) -> String {
+pub(super) async fn advertise(client: &Client, set_id: u32, user: &str, round_trip_ms: f32) -> String {
     let mut request = advertise_request(&[(user, 0.0)], 8);
     request.matchmaking_set_id = Some(set_id);
     request.session_composition = request.session_composition.map(|session| located(session, round_trip_ms));
     client.update_advertisement(request).await.expect("published").advertisement_id
 }
 
-fn searching(client: &Client, set_id: u32) -> SearchSession {
+pub(super) fn searching(client: &Client, set_id: u32) -> SearchSession {
     client.new_search(set_id, located(party_session(&[("searcher", 0.0)]), 25.0))
 }
 
-fn ids(candidates: &[pb::Candidate]) -> Vec<&str> {
+pub(super) fn ids(candidates: &[pb::Candidate]) -> Vec<&str> {
     candidates.iter().map(|candidate| &*candidate.advertisement_id).collect()
 }
 
-fn reason(error: &Error) -> Option<&str> {
+pub(super) fn reason(error: &Error) -> Option<&str> {
     error.as_server_error().and_then(|status| status.reason.as_deref())
 }
 
@@ -86,7 +86,7 @@ async fn report(
     Ok(answer)
 }
 
-const QUICK: pb::LatencyPhase = pb::LatencyPhase::Quick;
+pub(super) const QUICK: pb::LatencyPhase = pb::LatencyPhase::Quick;
 
 /// S1-28, S1-29, S1-31: a host that did not answer is in no later answer of the search and cannot be reserved; one that is measured
 /// beyond the limit is refused by name; measured round trips give the order. So it is at another server, and after both have restarted.

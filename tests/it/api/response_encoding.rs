@@ -11,11 +11,12 @@ use fireteam::api::response_encoder::{
 use fireteam::domain::advertisement::ProbeEndpoint;
 use fireteam::domain::attribute::{Trust, ValueOrigin};
 use fireteam::domain::chosen_value::ChosenValue;
+use fireteam::domain::filter::search_round_trip::RoundTripWithSource;
 use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::AdvertisementId;
 use fireteam::domain::probe_result::PredictedRoundTrip;
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::engine::command::{CandidateView, LatencyReportSummary, RoundTripWithSource, SearchSummary};
+use fireteam::engine::command::{CandidateView, LatencyReportSummary, SearchSummary};
 
 use crate::support::generated_client;
 use crate::support::scripted_engine::{scripted_advertisement, scripted_ruleset};

@@ -27,9 +27,9 @@ use crate::support::test_server::{TestClock, TestServer, party_session};
 use crate::support::tokens::TokenIssuer;
 
 /// Players, 40 degrees apart, 1 degree north of the equator: about 90 ms to the next by distance.
-const ANN: (&str, &str, f64) = ("ann", "203.0.113.7", 0.0);
-const BOB: (&str, &str, f64) = ("bob", "198.51.100.7", 40.0);
-const CAI: (&str, &str, f64) = ("cai", "192.0.2.7", 80.0);
+pub(super) const ANN: (&str, &str, f64) = ("ann", "203.0.113.7", 0.0);
+pub(super) const BOB: (&str, &str, f64) = ("bob", "198.51.100.7", 40.0);
+pub(super) const CAI: (&str, &str, f64) = ("cai", "192.0.2.7", 80.0);
 /// Farther from all others.
 const EVE: (&str, &str, f64) = ("eve", "198.18.0.7", 170.0);
 
@@ -53,13 +53,13 @@ fn ruleset_text(teams: u32, latency: &str, limits: &str) -> String {
 }
 
 /// At most 100 ms between two players; more are not widened to.
-const WITHIN_100_MS: &str = r#"<HardFilters><Within Name="latency" Expansion="reach" Missing="refuse"/></HardFilters>
+pub(super) const WITHIN_100_MS: &str = r#"<HardFilters><Within Name="latency" Expansion="reach" Missing="refuse"/></HardFilters>
   <ExpansionConfigs><ExpansionConfig Name="reach" Type="latency">
     <Expansion ExpansionDurationMs="-1" Value="100"/>
   </ExpansionConfig></ExpansionConfigs>
   <Hosting Mode="none"/>"#;
 
-fn configure_site(config: &mut Config, folder: &RulesetDirectory, issuer: &TokenIssuer) {
+pub(super) fn configure_site(config: &mut Config, folder: &RulesetDirectory, issuer: &TokenIssuer) {
     configure_beacons(config, folder, issuer);
     let mut places = Writer::builder("Test-City").ip_version(IpVersion::V4).build();
     for (_, address, longitude) in [ANN, BOB, CAI, EVE, members::AMY] {
@@ -89,14 +89,14 @@ async fn start_server(
 }
 
 /// Fleet of two networks: beacons with even ids are 20 ms from each other, and so are those with odd ids.
-struct Fleet {
+pub(super) struct Fleet {
     beacons: Vec<TestBeacon>,
     /// Round trip from each even beacon to each odd one.
     between_networks_ms: f32,
 }
 
 impl Fleet {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { beacons: (1..=BEACONS).map(Self::beacon).collect(), between_networks_ms: 200.0 }
     }
 
@@ -104,7 +104,12 @@ impl Fleet {
         TestBeacon::new(id, if id.is_multiple_of(2) { "even" } else { "odd" })
     }
 
-    async fn announce(&self, caller: &LatencyCaller) {
+    /// The same beacons, which are in no region: parties have no region in common.
+    pub(super) fn without_regions() -> Self {
+        Self { beacons: (1..=BEACONS).map(|id| TestBeacon::new(id, "")).collect(), ..Self::new() }
+    }
+
+    pub(super) async fn announce(&self, caller: &LatencyCaller) {
         for beacon in &self.beacons {
             let mut announcement = beacon.announcement(f64::from(beacon.id % 7) * 2.0);
             announcement.beacon.as_mut().expect("a beacon").longitude = f64::from(beacon.id) * 3.0;
@@ -119,7 +124,13 @@ impl Fleet {
     }
 
     /// Latency token of a player who is this far from all beacons of a network.
-    async fn token(&mut self, site: &Site<'_>, player: (&str, &'static str, f64), network: u32, ms: u64) -> Vec<u8> {
+    pub(super) async fn token(
+        &mut self,
+        site: &Site<'_>,
+        player: (&str, &'static str, f64),
+        network: u32,
+        ms: u64,
+    ) -> Vec<u8> {
         let caller = LatencyCaller::new(site.server, site.issuer, Role::Client, player.0, player.1).await;
         let (binding, unix_s) = (caller.binding().await, site.server.clock.now().0 / 1_000);
         let of_network = self.beacons.iter_mut().filter(|beacon| beacon.id % 2 == network);
@@ -130,22 +141,22 @@ impl Fleet {
 
 /// A server, and who signs for its callers.
 #[derive(Clone, Copy)]
-struct Site<'s> {
-    server: &'s TestServer,
-    issuer: &'s TokenIssuer,
+pub(super) struct Site<'s> {
+    pub(super) server: &'s TestServer,
+    pub(super) issuer: &'s TokenIssuer,
 }
 
 impl Site<'_> {
-    async fn fleet_caller(&self) -> LatencyCaller {
+    pub(super) async fn fleet_caller(&self) -> LatencyCaller {
         LatencyCaller::new(self.server, self.issuer, Role::GameServer, "fleet", "198.51.100.1").await
     }
 
-    async fn client(&self, player: (&str, &'static str, f64)) -> Client {
+    pub(super) async fn client(&self, player: (&str, &'static str, f64)) -> Client {
         let client = self.issuer.client_with_token(self.server, Role::Client, player.0).await;
         client.with_metadata("x-forwarded-for", player.1).expect("a header")
     }
 
-    async fn enter(&self, player: (&str, &'static str, f64), token: Vec<u8>) -> QueuedParty {
+    pub(super) async fn enter(&self, player: (&str, &'static str, f64), token: Vec<u8>) -> QueuedParty {
         let mut session = party_session(&[(player.0, 20.0)]);
         session.latency_token = token;
         let request = pb::QueueEnterRequest {
@@ -157,7 +168,7 @@ impl Site<'_> {
     }
 
     /// Heartbeat of a ticket by its player, with a latency token.
-    async fn beat(
+    pub(super) async fn beat(
         &self,
         player: (&str, &'static str, f64),
         ticket: &pb::TicketReference,
@@ -198,12 +209,14 @@ impl Site<'_> {
         let Ok(explained) = operator.explain(request).await.map(tonic::Response::into_inner) else { return Vec::new() };
         assert!(!explained.matches_now);
         for near in &explained.near_misses {
-            let interval = near.round_trip_low_ms.zip(near.round_trip_high_ms);
-            assert_eq!(near.round_trip_source() == wire::RoundTripSource::Predicted, interval.is_some(), "{near:?}");
-            let round_trip_ms = near.round_trip_ms.expect("all have a place");
-            assert!(interval.is_none_or(|(low_ms, high_ms)| low_ms < round_trip_ms && round_trip_ms < high_ms));
+            let round_trip = near.round_trip.expect("all have a place");
+            let interval = round_trip.low_ms.zip(round_trip.high_ms);
+            assert_eq!(round_trip.source() == wire::RoundTripSource::Predicted, interval.is_some(), "{near:?}");
+            let is_within = |(low, high)| low < round_trip.round_trip_ms && round_trip.round_trip_ms < high;
+            assert!(interval.is_none_or(is_within), "{near:?}");
         }
-        explained.near_misses.iter().map(|near| (near.rule.clone(), near.round_trip_source())).collect()
+        let source = |near: &wire::NearMiss| near.round_trip.expect("a round trip").source();
+        explained.near_misses.iter().map(|near| (near.rule.clone(), source(near))).collect()
     }
 
     /// Waits until the server knows as many other tickets that are refused, and compares the sources.

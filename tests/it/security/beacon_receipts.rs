@@ -19,7 +19,7 @@ use crate::support::ruleset_dir::RulesetDirectory;
 use crate::support::test_server::{TestClock, TestServer, advertise_request, party_session};
 use crate::support::tokens::TokenIssuer;
 
-const FLEET_KEY: [u8; 32] = [0x42; 32];
+pub(super) const FLEET_KEY: [u8; 32] = [0x42; 32];
 const TRUST_SET: u32 = 1;
 const CLAIM_SET: u32 = 2;
 /// Address of the players.
@@ -78,11 +78,22 @@ impl TestBeacon {
 
     /// Receipt of a client at `address` that is this far away.
     pub(crate) fn receipt(&mut self, address: &str, round_trip_ms: u64, binding: &[u8], unix_s: u64) -> Vec<u8> {
+        self.receipt_of_micros(address, 1_000 * round_trip_ms, binding, unix_s)
+    }
+
+    /// The same, with a round trip in microseconds.
+    pub(crate) fn receipt_of_micros(
+        &mut self,
+        address: &str,
+        round_trip_us: u64,
+        binding: &[u8],
+        unix_s: u64,
+    ) -> Vec<u8> {
         let from = SocketAddr::from((address.parse::<IpAddr>().unwrap(), 50_000));
         let (hello, unix_s) = (Hello { sequence: 1, nonce: [5; 8] }, u32::try_from(unix_s).unwrap());
         let challenge = self.responder.handle(&hello.encode(), from, 1_000_000, unix_s).expect("a challenge");
         let proof = Challenge::decode(&challenge).unwrap().proof(binding.try_into().unwrap());
-        let arrives_us = 1_000_000 + 1_000 * round_trip_ms;
+        let arrives_us = 1_000_000 + round_trip_us;
         self.responder.handle(&proof.encode(), from, arrives_us, unix_s).expect("a receipt").to_vec()
     }
 }
@@ -97,7 +108,12 @@ pub(crate) struct LatencyCaller {
 
 impl LatencyCaller {
     pub(crate) async fn new(server: &TestServer, issuer: &TokenIssuer, role: Role, user: &str, address: &str) -> Self {
-        let endpoint = Endpoint::from_shared(format!("http://{}", server.app.server.address)).expect("an address");
+        Self::at(server.app.server.address, issuer, role, user, address).await
+    }
+
+    /// Caller of the server, or of a proxy, at this socket address.
+    pub(crate) async fn at(to: SocketAddr, issuer: &TokenIssuer, role: Role, user: &str, address: &str) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{to}")).expect("an address");
         let channel = endpoint.connect().await.expect("connect");
         Self { channel, authorization: issuer.authorization_header(role, user), address: address.to_owned() }
     }

@@ -28,7 +28,7 @@ use crate::support::test_server::{advertise_request, party_session};
 use crate::support::tokens::{AUDIENCE, ISSUER, TokenIssuer};
 
 /// Locations of the callers: address and degrees (data/README.md).
-const CANARY_LOCATIONS: [(&str, f64, f64); 4] = [
+pub(super) const CANARY_LOCATIONS: [(&str, f64, f64); 4] = [
     ("71.20.133.126", 47.4815, -122.246),
     ("151.220.31.64", 34.0549, -118.243),
     ("25.64.232.73", 51.5074, -0.1278),
@@ -40,10 +40,10 @@ const CANARY_NAMES: [&str; 4] = ["canary-ana-5b1f", "canary-ben-77c2", "canary-c
 const RANKED_SET_ID: u32 = 3;
 
 /// Byte patterns that must not appear, with descriptions.
-type CanaryPatterns = Vec<(String, Vec<u8>)>;
+pub(super) type CanaryPatterns = Vec<(String, Vec<u8>)>;
 
 /// Base64 encodings of `bytes` within other data: three variants, by the number of preceding bytes.
-fn base64_patterns(description: &str, bytes: &[u8]) -> CanaryPatterns {
+pub(super) fn base64_patterns(description: &str, bytes: &[u8]) -> CanaryPatterns {
     let encoded = |before: usize| {
         let text = URL_SAFE_NO_PAD.encode([&vec![0; before][..], bytes].concat());
         // Without the digits that also depend on neighboring bytes.
@@ -53,7 +53,7 @@ fn base64_patterns(description: &str, bytes: &[u8]) -> CanaryPatterns {
     (0..3).map(|before| (format!("{description} in base64, after {before}"), encoded(before))).collect()
 }
 
-fn text_patterns(description: &str, text: &str) -> CanaryPatterns {
+pub(super) fn text_patterns(description: &str, text: &str) -> CanaryPatterns {
     let mut patterns = vec![(description.to_owned(), text.as_bytes().to_vec())];
     patterns.extend(base64_patterns(description, text.as_bytes()));
     patterns
@@ -85,17 +85,21 @@ fn canary_patterns() -> CanaryPatterns {
 }
 
 /// Descriptions of the patterns found in `haystack`.
-fn patterns_found_in(haystack: &[u8], patterns: &CanaryPatterns) -> Vec<String> {
+pub(super) fn patterns_found_in(haystack: &[u8], patterns: &CanaryPatterns) -> Vec<String> {
     let is_in = |pattern: &[u8]| haystack.windows(pattern.len()).any(|window| window == pattern);
     patterns.iter().filter(|(_, pattern)| is_in(pattern)).map(|(description, _)| description.clone()).collect()
 }
 
 /// Bytes that a server sent.
-type RecordedBytes = Arc<Mutex<Vec<u8>>>;
+pub(super) type RecordedBytes = Arc<Mutex<Vec<u8>>>;
 
 /// Starts a proxy that forwards connections and records the server's bytes, decrypted if the server uses TLS. Message
 /// frames are not compressed.
-async fn start_recording_proxy(server: SocketAddr, tls: Option<TlsConnector>, recorded: &RecordedBytes) -> SocketAddr {
+pub(super) async fn start_recording_proxy(
+    server: SocketAddr,
+    tls: Option<TlsConnector>,
+    recorded: &RecordedBytes,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let recorded = recorded.clone();
@@ -206,7 +210,7 @@ async fn run_all_calls(client: Client, guest: Client, name: &str) -> Vec<String>
 }
 
 /// Asserts that no pattern is in the outputs of a server, and prints their sizes.
-fn assert_no_canary(outputs: &[(&str, &[u8])], patterns: &CanaryPatterns) {
+pub(super) fn assert_no_canary(outputs: &[(&str, &[u8])], patterns: &CanaryPatterns) {
     for (source, bytes) in outputs {
         println!("{source}: {} bytes", bytes.len());
         assert!(300 < bytes.len(), "{source}: too few bytes to search");
@@ -215,16 +219,16 @@ fn assert_no_canary(outputs: &[(&str, &[u8])], patterns: &CanaryPatterns) {
 }
 
 /// The database files in `folder`, with the WAL.
-fn database_bytes(folder: &Path) -> Vec<u8> {
+pub(super) fn database_bytes(folder: &Path) -> Vec<u8> {
     let files = ["fireteam.db", "fireteam.db-wal", "fireteam.db-shm"];
     files.iter().filter_map(|name| std::fs::read(folder.join(name)).ok()).flatten().collect()
 }
 
 const GEOIP_DATABASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb");
-const VERBOSE_FLAGS: [&str; 6] =
+pub(super) const VERBOSE_FLAGS: [&str; 6] =
     ["--trusted-proxies", "127.0.0.0/8", "--geoip-db", GEOIP_DATABASE, "--log-level", "debug"];
 
-fn contains(bytes: &[u8], word: &[u8]) -> bool {
+pub(super) fn contains(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|window| window == word)
 }
 

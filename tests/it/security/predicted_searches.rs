@@ -18,13 +18,13 @@ use crate::support::ruleset_dir::RulesetDirectory;
 use crate::support::test_server::{TestClock, TestServer, advertise_request, party_session};
 use crate::support::tokens::TokenIssuer;
 
-const DISTANCE_SET: u32 = 1;
-const PREDICTED_SET: u32 = 2;
+pub(super) const DISTANCE_SET: u32 = 1;
+pub(super) const PREDICTED_SET: u32 = 2;
 /// As the one before, with a limit of 100 ms.
-const LIMITED_SET: u32 = 3;
+pub(super) const LIMITED_SET: u32 = 3;
 
 /// Places of the beacons, in the order of their ids from 1.
-const BEACONS: [(f64, f64); 14] = [
+pub(super) const BEACONS: [(f64, f64); 14] = [
     (50.1, 8.7),
     (51.5, -0.1),
     (48.9, 2.4),
@@ -43,28 +43,28 @@ const BEACONS: [(f64, f64); 14] = [
 
 /// A player with an address, a place, and a delay on every path.
 #[derive(Clone, Copy)]
-struct Party {
-    user: &'static str,
-    address: &'static str,
+pub(super) struct Party {
+    pub(super) user: &'static str,
+    pub(super) address: &'static str,
     at: (f64, f64),
     delay_ms: f64,
 }
 
-const ADA: Party = Party { user: "ada", address: "203.0.113.7", at: (50.0, 8.5), delay_ms: 0.0 };
+pub(super) const ADA: Party = Party { user: "ada", address: "203.0.113.7", at: (50.0, 8.5), delay_ms: 0.0 };
 /// 870 km from ada, behind a slow network.
-const NEAR: Party = Party { user: "near", address: "203.0.114.7", at: (52.0, 20.8), delay_ms: 150.0 };
+pub(super) const NEAR: Party = Party { user: "near", address: "203.0.114.7", at: (52.0, 20.8), delay_ms: 150.0 };
 /// 1,450 km from ada.
-const FAR: Party = Party { user: "far", address: "203.0.115.7", at: (40.2, -3.5), delay_ms: 0.0 };
+pub(super) const FAR: Party = Party { user: "far", address: "203.0.115.7", at: (40.2, -3.5), delay_ms: 0.0 };
 
 fn locality((latitude, longitude): (f64, f64)) -> Locality {
     Locality::from_degrees(latitude, longitude).expect("degrees")
 }
 
-fn path_ms(one: (f64, f64), other: (f64, f64)) -> f64 {
+pub(super) fn path_ms(one: (f64, f64), other: (f64, f64)) -> f64 {
     4.0 + 0.0135 * arc_km(locality(one), locality(other))
 }
 
-fn rulesets() -> RulesetDirectory {
+pub(super) fn rulesets() -> RulesetDirectory {
     let ruleset = |set_id: u32, latency: &str, filters: &str| {
         format!(
             r#"<Ruleset Name="predicted {set_id}" SetId="{set_id}">
@@ -88,20 +88,20 @@ fn rulesets() -> RulesetDirectory {
 }
 
 /// A server, its beacons and the callers' tokens.
-struct World {
-    server: TestServer,
-    issuer: TokenIssuer,
+pub(super) struct World {
+    pub(super) server: TestServer,
+    pub(super) issuer: TokenIssuer,
     clock: Arc<TestClock>,
     fleet: LatencyCaller,
     beacons: Vec<TestBeacon>,
     folder: RulesetDirectory,
 }
 
-fn test_beacons() -> Vec<TestBeacon> {
+pub(super) fn test_beacons() -> Vec<TestBeacon> {
     (1..=BEACONS.len() as u32).map(|id| TestBeacon::new(id, "")).collect()
 }
 
-async fn announce(fleet: &LatencyCaller, beacons: &[TestBeacon]) {
+pub(super) async fn announce(fleet: &LatencyCaller, beacons: &[TestBeacon]) {
     for beacon in beacons {
         let here = BEACONS[beacon.id as usize - 1];
         let trip = |(index, there): (usize, &(f64, f64))| pb::BeaconTrip {
@@ -129,7 +129,7 @@ impl World {
         Self::start_with(|_| {}).await
     }
 
-    async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(super) async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let (folder, clock) = (rulesets(), Arc::new(TestClock::new()));
         let issuer = TokenIssuer::new(&*clock);
         let server = TestServer::start_on_clock(Arc::clone(&clock), |config| {
@@ -145,11 +145,11 @@ impl World {
     }
 
     /// Latency token of a party's receipts.
-    async fn token(&mut self, party: Party) -> Vec<u8> {
+    pub(super) async fn token(&mut self, party: Party) -> Vec<u8> {
         token(&self.server, &self.issuer, &mut self.beacons, party).await
     }
 
-    async fn advertise(&self, set_id: u32, party: Party, token: &[u8]) -> Advertisement {
+    pub(super) async fn advertise(&self, set_id: u32, party: Party, token: &[u8]) -> Advertisement {
         advertise(&self.server, &self.issuer, set_id, party, session(party, token)).await
     }
 
@@ -169,7 +169,12 @@ impl World {
     }
 }
 
-async fn token(server: &TestServer, issuer: &TokenIssuer, beacons: &mut [TestBeacon], party: Party) -> Vec<u8> {
+pub(super) async fn token(
+    server: &TestServer,
+    issuer: &TokenIssuer,
+    beacons: &mut [TestBeacon],
+    party: Party,
+) -> Vec<u8> {
     let caller = LatencyCaller::new(server, issuer, Role::Client, party.user, party.address).await;
     let (binding, now_s) = (caller.binding().await, server.clock.now().0 / 1_000);
     let receipts = beacons.iter_mut().map(|beacon| {
@@ -179,7 +184,7 @@ async fn token(server: &TestServer, issuer: &TokenIssuer, beacons: &mut [TestBea
     caller.report(receipts.collect()).await.latency_token
 }
 
-fn session(party: Party, token: &[u8]) -> pb::SessionCompositionData {
+pub(super) fn session(party: Party, token: &[u8]) -> pb::SessionCompositionData {
     let mut session = party_session(&[(party.user, 0.0)]);
     session.latency_token = token.to_vec();
     session.locality_info = Some(pb::LocalityData {
@@ -190,7 +195,7 @@ fn session(party: Party, token: &[u8]) -> pb::SessionCompositionData {
     session
 }
 
-async fn advertise(
+pub(super) async fn advertise(
     server: &TestServer,
     issuer: &TokenIssuer,
     set_id: u32,
@@ -217,7 +222,7 @@ fn sources(candidates: &[pb::Candidate]) -> Vec<Source> {
     candidates.iter().map(pb::Candidate::round_trip_source).collect()
 }
 
-fn ids(candidates: &[pb::Candidate]) -> Vec<&str> {
+pub(super) fn ids(candidates: &[pb::Candidate]) -> Vec<&str> {
     candidates.iter().map(|candidate| &*candidate.advertisement_id).collect()
 }
 

@@ -8,6 +8,7 @@ use fireteam::api::matchmaking_engine::MatchmakingEngine;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::attribute::{Attribute, NumberAggregation, SourceField, Trust, ValueType};
+use fireteam::domain::filter::search_round_trip::RoundTripWithSource;
 use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
@@ -27,7 +28,7 @@ use fireteam::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
     LatencyReportSummary, PublishOrHeartbeatAdvertCommand, ReleaseReservationOrSeatCommand, ReportLatencyCommand,
     ReportedFinding, ReservationChange, ReservationEvent, ReservationView, ReserveAnswer, ReserveCommand,
-    RoundTripWithSource, SearchCommand, SearchSummary, UpdateAdvertAnswer, UpdateBlockListCommand,
+    SearchCommand, SearchSummary, UpdateAdvertAnswer, UpdateBlockListCommand,
 };
 use fireteam::engine::error::EngineError;
 use fireteam::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};

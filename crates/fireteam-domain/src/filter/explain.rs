@@ -3,14 +3,18 @@
 //! Evaluates every candidate with the reference implementation, which is slow. For operators only, not for player
 //! searches.
 
+use std::cmp::Ordering;
+
 use crate::advertisement::AllowedRange;
 use crate::filter::pair::{SearcherCandidatePair, WaitingSession};
+use crate::filter::search_round_trip::{ExplainedRoundTrip, explained_round_trip};
 use crate::filter::{
     AdvertisementView, Refusal, RefusingSide, Searcher, is_own_advertisement, measured_or_predicted_round_trip,
     refusals_by_wishes, value_in_allowed_range,
 };
 use crate::id::AdvertisementId;
 use crate::ruleset::{HardRule, Ruleset};
+use crate::score::score;
 use crate::time::UnixMs;
 
 /// Explanation of a search.
@@ -25,6 +29,8 @@ pub struct SearchExplanation {
     /// Closest non-matching advertisements, ordered by number of refusing rules, then by excess relative to the limit,
     /// then by id.
     pub near_misses: Vec<NearMiss>,
+    /// Best advertisements that no rule refuses, ordered by score, then by id.
+    pub compatible_adverts: Vec<CompatibleAdvert>,
     /// If no advertisement is compatible: the smallest change of one expansion that would admit one.
     pub smallest_relaxation: Option<LimitRelaxation>,
 }
@@ -48,6 +54,19 @@ pub struct NearMiss {
     pub refusal_count: u16,
     /// Measured value and limit of the first refusing rule, if it has a measure.
     pub measured_and_limit: Option<(f64, f64)>,
+    /// Round trip to it; `None` if no source has both sides.
+    pub round_trip: Option<ExplainedRoundTrip>,
+}
+
+/// Advertisement that no rule refuses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CompatibleAdvert {
+    /// Advertisement id.
+    pub advertisement_id: AdvertisementId,
+    /// Score, as in the search.
+    pub score: f64,
+    /// Round trip to it; `None` if no source has both sides.
+    pub round_trip: Option<ExplainedRoundTrip>,
 }
 
 /// Limit and the value that it would need.
@@ -61,13 +80,13 @@ pub struct LimitRelaxation {
     pub required_limit: f64,
 }
 
-/// Explains a search over `candidates`, which must have its silo and kind. Returns at most `max_near_misses` near
-/// misses.
+/// Explains a search over `candidates`, which must have its silo and kind. Lists at most `max_listed` near misses and as many compatible
+/// advertisements.
 pub fn explain_search<'a>(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidates: impl Iterator<Item = AdvertisementView<'a>>,
-    max_near_misses: usize,
+    max_listed: usize,
     now: UnixMs,
 ) -> SearchExplanation {
     let mut explanation = SearchExplanation::default();
@@ -77,6 +96,12 @@ pub fn explain_search<'a>(
         let refusals = all_refusals(ruleset, searcher, &candidate, now);
         let Some((first_refusal, measured_and_limit)) = refusals.first().copied() else {
             explanation.compatible_count += 1;
+            let (advertisement_id, score) = (candidate.advertisement.id, score(ruleset, searcher, &candidate));
+            let advert = CompatibleAdvert { advertisement_id, score, round_trip: None };
+            let list = &mut explanation.compatible_adverts;
+            if let Some(advert) = insert_if_among_first(list, advert, max_listed, compare_compatible) {
+                advert.round_trip = explained_round_trip(ruleset, searcher, &candidate);
+            }
             continue;
         };
         counts[first_refusal.counter_index()] += 1;
@@ -88,11 +113,9 @@ pub fn explain_search<'a>(
         }
         let refusal_count = u16::try_from(refusals.len()).unwrap_or(u16::MAX);
         let advertisement_id = candidate.advertisement.id;
-        let miss = NearMiss { advertisement_id, first_refusal, refusal_count, measured_and_limit };
-        let index = explanation.near_misses.partition_point(|known| compare_near_misses(known, &miss).is_lt());
-        if index < max_near_misses {
-            explanation.near_misses.truncate(max_near_misses - 1);
-            explanation.near_misses.insert(index, miss);
+        let miss = NearMiss { advertisement_id, first_refusal, refusal_count, measured_and_limit, round_trip: None };
+        if let Some(miss) = insert_if_among_first(&mut explanation.near_misses, miss, max_listed, compare_near_misses) {
+            miss.round_trip = explained_round_trip(ruleset, searcher, &candidate);
         }
     }
     let non_zero = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
@@ -100,6 +123,22 @@ pub fn explain_search<'a>(
         non_zero.map(|(counter, count)| (Refusal::from_counter_index(counter), count)).collect();
     explanation.smallest_relaxation = explanation.smallest_relaxation.filter(|_| explanation.compatible_count == 0);
     explanation
+}
+
+/// Inserts `item` into an ordered list of at most `max` items, and returns it there; `None` if it is not among the first.
+fn insert_if_among_first<T>(
+    list: &mut Vec<T>,
+    item: T,
+    max: usize,
+    compare: impl Fn(&T, &T) -> Ordering,
+) -> Option<&mut T> {
+    let index = list.partition_point(|known| compare(known, &item).is_lt());
+    if max <= index {
+        return None;
+    }
+    list.truncate(max - 1);
+    list.insert(index, item);
+    list.get_mut(index)
 }
 
 /// All rules that refuse, in evaluation order, each with its measured value and limit if it has a measure.
@@ -185,7 +224,11 @@ fn smaller_relaxation(known: Option<LimitRelaxation>, other: Option<LimitRelaxat
     }
 }
 
-fn compare_near_misses(one: &NearMiss, other: &NearMiss) -> std::cmp::Ordering {
+fn compare_compatible(one: &CompatibleAdvert, other: &CompatibleAdvert) -> Ordering {
+    one.score.total_cmp(&other.score).then(one.advertisement_id.cmp(&other.advertisement_id))
+}
+
+fn compare_near_misses(one: &NearMiss, other: &NearMiss) -> Ordering {
     let by_excess = relative_excess(one.measured_and_limit).total_cmp(&relative_excess(other.measured_and_limit));
     one.refusal_count.cmp(&other.refusal_count).then(by_excess).then(one.advertisement_id.cmp(&other.advertisement_id))
 }

@@ -155,8 +155,12 @@ impl SearcherCandidatePair<'_> {
             (Measure::Latency, Some(MeasuredOrPredictedRoundTrip::Predicted(predicted))) if probing.is_cautious => {
                 Some(predicted.high_ms)
             }
-            // Estimates do not pass.
-            (Measure::Latency, None) if probing.source == LatencyEstimatePolicy::Measured => None,
+            // Estimates do not pass, nor does an old measurement, which counts as the longer of both.
+            (Measure::Latency, None | Some(MeasuredOrPredictedRoundTrip::Measured { is_old: true, .. }))
+                if probing.source == LatencyEstimatePolicy::Measured =>
+            {
+                None
+            }
             _ => measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.counted),
         }
     }

@@ -1,4 +1,4 @@
-//! Predictor of a searching party: round trips to advertisements, from its own floors to beacons and their published vectors.
+//! Predictor of a searching or waiting party: round trips to advertisements, from its own floors to beacons and their published vectors.
 
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::{CompletedVector, complete_published};
@@ -8,15 +8,18 @@ use crate::ruleset::Ruleset;
 use crate::session::Session;
 use crate::time::UnixMs;
 
-/// Predictor of a searching party.
+/// Predictor of a searching or waiting party.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTripPredictor<'a> {
     /// Live beacons.
     pub fleet: &'a BeaconFleet,
-    /// The party's own exact floors, completed with `fleet` from its 1 degree cell.
+    /// The party's floors, completed with `fleet`: in its own search the exact ones, from its 1 degree cell; in a queue those that others may
+    /// know.
     pub own: &'a CompletedVector,
     /// Time at which published vectors must be fresh.
     pub now: UnixMs,
+    /// Exactness of both sides.
+    pub condition: PairPrecision,
 }
 
 impl RoundTripPredictor<'_> {
@@ -30,7 +33,7 @@ impl RoundTripPredictor<'_> {
     ) -> Option<Prediction> {
         let vector =
             session.published_beacon_vector().filter(|vector| vector.is_usable_at(self.now, ruleset.probing.trust))?;
-        let predict_to = |other| predict(self.fleet, self.own, other, PairPrecision::Search).ok();
+        let predict_to = |other| predict(self.fleet, self.own, other, self.condition).ok();
         match completed.filter(|completed| completed.was_completed_with_round_trips_of(self.fleet)) {
             Some(completed) => predict_to(completed),
             None => predict_to(&complete_published(self.fleet, session.locality, vector).ok()?),

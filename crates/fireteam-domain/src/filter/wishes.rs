@@ -58,7 +58,7 @@ fn disclosed_round_trip_ms(
     counted: Option<MeasuredOrPredictedRoundTrip>,
 ) -> Option<f64> {
     let exact_ms = match counted {
-        Some(MeasuredOrPredictedRoundTrip::Measured { measured, is_as_measured: true }) => {
+        Some(MeasuredOrPredictedRoundTrip::Measured { measured, is_as_measured: true, .. }) => {
             return Some(measured.round_trip_ms);
         }
         Some(counted) => counted.round_trip_ms(),

@@ -7,6 +7,7 @@
 
 use crate::filter::RoundTripPredictor;
 use crate::latency::beacon_fleet::FIBER_ROUND_TRIP_MS_PER_KM;
+use crate::latency::prediction::interval_constants;
 use crate::location_privacy::ARC_KM_PER_CHORD_MILE_MIN;
 
 /// Plane over the distance and the two excesses of a row: milliseconds.
@@ -26,7 +27,7 @@ const ROUNDING_MARGIN_MS: f64 = 1.0;
 
 /// Planes whose least value bounds predictions from below; `None` if a constant of the predictor does not allow it.
 pub(super) fn bound_planes(predictor: &RoundTripPredictor<'_>) -> Option<[BoundPlane; 3]> {
-    let RoundTripPredictor { fleet, own, .. } = predictor;
+    let RoundTripPredictor { fleet, own, condition, .. } = predictor;
     let constants = fleet.constants();
     let shortfall_ms = fleet.max_light_shortfall_ms();
     let [intercept_ms, ms_per_km] = constants.line;
@@ -39,7 +40,7 @@ pub(super) fn bound_planes(predictor: &RoundTripPredictor<'_>) -> Option<[BoundP
 
     let [near_ms, near_ms_per_km, of_access] = constants.near;
     let near = [near_ms + of_access * own.access_ms(), near_ms_per_km, of_access, 0.0];
-    let slack_ms = constants.search.slack_ms;
+    let slack_ms = interval_constants(constants, *condition).slack_ms;
     let upper = [upper_ms + slack_ms, FIBER_ROUND_TRIP_MS_PER_KM, 0.0, 1.0];
     let [far_ms, far_ms_per_km, of_upper, of_middle] = constants.far;
     let far = [

@@ -18,6 +18,7 @@ use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, InstructionSet, SearchQuery, SearchResult, oracle};
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::CompletedVector;
+use crate::latency::prediction::PairPrecision;
 use crate::probe_result::{
     MeasuredRoundTrip, PROBE_RESULTS_MAX, PacketLossPercent, ProbeFinding, ProbeResult, ProbeResults,
 };
@@ -201,7 +202,7 @@ fn search_randomly(
         excluded_ids: &excluded_ids,
         avoided: AdvertsOfAvoidedPlayers { hidden: &hidden, costs: &costs },
         probes: ProbeResults::from_sorted(&probes),
-        predictor: own.as_ref().map(|own| RoundTripPredictor { fleet, own, now }),
+        predictor: own.as_ref().map(|own| RoundTripPredictor { fleet, own, now, condition: PairPrecision::Search }),
         waited_ms: rng.pick(&[0, 5_000, 60_000, 10_000_000]),
     };
     let max_evaluated = if rng.one_in(4) { rng.below(700) as u32 } else { u32::MAX };

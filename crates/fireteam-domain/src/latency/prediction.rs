@@ -7,6 +7,7 @@
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::{CompletedVector, VectorPairBounds};
 use crate::latency::min_possible_round_trip_ms;
+use crate::latency::prediction_terms::{FarModelTerms, NearModelTerms, PredictionTerms, far_terms_ms, near_terms_ms};
 use crate::latency::prediction_unavailable::PredictionUnavailable;
 use crate::latency::predictor_constants::{ERROR_SCALE_MS_MIN, IntervalConstants, PredictorConstants};
 use crate::location_privacy::arc_km;
@@ -57,6 +58,25 @@ pub struct PredictionParts {
     pub blend: f64,
 }
 
+impl Prediction {
+    /// Terms of the prediction, which was made with `constants`.
+    pub fn terms(&self, constants: &PredictorConstants) -> PredictionTerms {
+        let parts = &self.parts;
+        let [near_distance_ms, access_ms] = near_terms_ms(constants, parts.arc_km, parts.access_ms);
+        let [far_distance_ms, route_ms, detour_ms] =
+            far_terms_ms(constants, parts.arc_km, parts.upper_ms, parts.middle_ms);
+        let distance_part_ms = (1.0 - parts.blend) * near_distance_ms + parts.blend * far_distance_ms;
+        PredictionTerms {
+            arc_km: parts.arc_km,
+            far_share: parts.blend,
+            distance_part_ms,
+            beacon_part_ms: self.round_trip_ms - distance_part_ms,
+            near: NearModelTerms { distance_ms: near_distance_ms, access_ms, bounded_ms: parts.near_ms },
+            far: FarModelTerms { distance_ms: far_distance_ms, route_ms, detour_ms, bounded_ms: parts.far_ms },
+        }
+    }
+}
+
 /// Distance up to which only the near model counts, and the distance beyond it over which the far model replaces it,
 /// kilometers.
 const BLEND_START_KM: f64 = 500.0;
@@ -99,7 +119,7 @@ pub fn predict(
 }
 
 /// Constants of the interval in a condition.
-fn interval_constants(constants: &PredictorConstants, condition: PairPrecision) -> &IntervalConstants {
+pub(crate) fn interval_constants(constants: &PredictorConstants, condition: PairPrecision) -> &IntervalConstants {
     match condition {
         PairPrecision::Exact => &constants.exact,
         PairPrecision::Search => &constants.search,
@@ -122,10 +142,10 @@ fn model_parts(
     // The upper bound wins: rounded floors may put the lower one above it.
     let clip = |ms: f64, least_ms: f64| ms.max(least_ms).min(upper_bound_ms);
 
-    let [far_ms, far_ms_per_km, of_upper, of_middle] = constants.far;
-    let far_ms = far_ms + far_ms_per_km * arc_km + of_upper * upper_ms + of_middle * middle_ms;
-    let [near_ms, near_ms_per_km, of_access] = constants.near;
-    let near_ms = near_ms + near_ms_per_km * arc_km + of_access * (access_ms[0] + access_ms[1]);
+    let [far_distance_ms, route_ms, detour_ms] = far_terms_ms(constants, arc_km, upper_ms, middle_ms);
+    let far_ms = far_distance_ms + route_ms + detour_ms;
+    let [near_distance_ms, both_access_ms] = near_terms_ms(constants, arc_km, access_ms);
+    let near_ms = near_distance_ms + both_access_ms;
     PredictionParts {
         arc_km,
         upper_ms,

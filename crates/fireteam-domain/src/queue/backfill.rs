@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use crate::filter::{AdvertisementView, AdvertsOfAvoidedPlayers, Refusal, Searcher, SessionView, admit_advertisement};
 use crate::id::{AdvertisementId, UserKey};
+use crate::latency::round_trip_estimate::PredictionEnd;
 use crate::probe_result::ProbeResults;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::backfill::open_roles::SeatedRoles;
@@ -23,6 +24,7 @@ use crate::queue::quality::{self, PartyQualityInput};
 use crate::queue::rating_group;
 use crate::queue::region::{self, RegionChoice};
 use crate::queue::ticket::PlayerRating;
+use crate::queue::ticket_vector::TicketBeaconVector;
 use crate::queue::waiting_list::WaitingList;
 use crate::queue::window::{self, BucketRange};
 use crate::ruleset::queue::{QualitySpec, RegionUse};
@@ -257,7 +259,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             excluded_ids: &[],
             avoided: AdvertsOfAvoidedPlayers::default(),
             probes: ProbeResults::default(),
-            predictor: None,
+            predictor: ticket.prepared.vector_at(input.now).map(|vector| vector.search_predictor(input.now)),
             waited_ms,
         };
         let OpenSession { advertisement, attribute_values, expires_at, open_seats, .. } = self.session;
@@ -266,7 +268,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             attribute_values,
             expires_at: *expires_at,
             open_seats: *open_seats,
-            completed_vector: None,
+            completed_vector: self.session.vector_at(input.now).map(|vector| &vector.completed),
         };
         admit_advertisement(input.ruleset, &searcher, &advertised, input.now)?;
         if let Some(RegionUse::Partition { attribute }) = queue.regions {
@@ -308,7 +310,8 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let ticket = self.ticket(row);
         let view = ticket.waiting_session.session;
         let party = view.as_estimate_end();
-        if placement::round_trip_to_session_exceeds_limit(input.ruleset, party, &self.session.advertisement.session) {
+        let (session, prediction) = (&self.session.advertisement.session, self.prediction_end());
+        if placement::round_trip_to_session_exceeds_limit(input.ruleset, party, session, prediction) {
             return Err(Refusal::NoCommonRegion);
         }
         let (Some(mode), Some(own)) = (input.queue.regions, self.region) else { return Ok(()) };
@@ -385,6 +388,11 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         members
     }
 
+    /// The session as one end of a prediction.
+    fn prediction_end(&self) -> Option<PredictionEnd<'a>> {
+        self.session.vector_at(self.pass_state.input.now).map(TicketBeaconVector::prediction_input)
+    }
+
     /// Member of the session without players.
     fn quality_input_without_players(&self, team: u16) -> PartyQualityInput<'a> {
         let session = &self.session.advertisement.session;
@@ -394,7 +402,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 locality: session.locality,
                 region_latencies: &session.region_latencies,
                 wishes: session.wishes(),
-                prediction: None,
+                prediction: self.prediction_end(),
             },
             finite_ratings: &[],
             player_ratings: &[],

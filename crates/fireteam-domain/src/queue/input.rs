@@ -10,6 +10,7 @@ use crate::queue::avoidance::PastMatches;
 use crate::queue::gate::GateCounts;
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::seated_party::SeatedParty;
+use crate::queue::ticket_vector::TicketBeaconVector;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::QueueSpec;
 use crate::ruleset::teams::TeamsSpec;
@@ -57,4 +58,13 @@ pub struct OpenSession {
     pub blocked_users: Vec<UserKey>,
     /// Entries of its lists that guests were told who are not in the advertisement yet; at most one for each attribute.
     pub promised: Box<[ChosenValue]>,
+    /// Its completed published vector, if the ruleset predicts round trips and the vector counts.
+    pub vector: Option<Arc<TicketBeaconVector>>,
+}
+
+impl OpenSession {
+    /// Its vector, unless it has expired by `now`.
+    pub(in crate::queue) fn vector_at(&self, now: UnixMs) -> Option<&TicketBeaconVector> {
+        self.vector.as_deref().filter(|vector| now < vector.expires_at)
+    }
 }

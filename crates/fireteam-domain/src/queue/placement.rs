@@ -138,8 +138,9 @@ pub(super) fn round_trip_to_session_exceeds_limit(
     ruleset: &Ruleset,
     party: EstimateEnd<'_>,
     session: &Session,
+    prediction: Option<PredictionEnd<'_>>,
 ) -> bool {
-    exceeds_limit(ruleset, slowest_round_trip_ms(ruleset, &[party], session, None))
+    exceeds_limit(ruleset, slowest_round_trip_ms(ruleset, &[party], session, prediction))
 }
 
 fn exceeds_limit(ruleset: &Ruleset, round_trip_ms: Option<f64>) -> bool {

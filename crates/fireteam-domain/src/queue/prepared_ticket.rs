@@ -93,7 +93,12 @@ impl PreparedTicket {
 
     /// The party as one end of a prediction, unless its vector has expired by `now`.
     pub fn as_prediction_end(&self, now: UnixMs) -> Option<PredictionEnd<'_>> {
-        self.vector.as_ref().filter(|vector| now < vector.expires_at).map(|vector| vector.prediction_input())
+        self.vector_at(now).map(TicketBeaconVector::prediction_input)
+    }
+
+    /// Its vector, unless it has expired by `now`.
+    pub(in crate::queue) fn vector_at(&self, now: UnixMs) -> Option<&TicketBeaconVector> {
+        self.vector.as_deref().filter(|vector| now < vector.expires_at)
     }
 
     /// Users whom its players have blocked, if `durable` are those in their durable block lists, sorted; `None` if they have not

@@ -79,7 +79,9 @@ pub(super) fn next_change_at(
             limits.iter().filter_map(|&limit| input.ruleset.expansions[limit].ms_until_next_growth(advertised_ms));
         let wishes = allowed_wishes::ms_until_next_step(input.ruleset, session.wishes(), advertised_ms);
         let in_ms = limits.chain(groups).chain(wishes).min().map(|ms| input.now.plus_ms(ms));
-        growth.into_iter().chain(in_ms).min()
+        let limits_round_trip = reads_latency || input.ruleset.hosting.max_round_trip_ms.is_some();
+        let vector_end = open.vector_at(input.now).map(|vector| vector.expires_at).filter(|_| limits_round_trip);
+        growth.into_iter().chain(in_ms).chain(vector_end).min()
     });
     let of_avoidance = avoidance::next_recency_end(&input.queue.avoid, input.past_matches, input.now);
     of_tickets.into_iter().chain(of_sessions.min()).chain(of_avoidance).chain(progress.next_change_at).min()

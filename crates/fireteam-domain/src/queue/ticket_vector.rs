@@ -1,7 +1,8 @@
-//! Beacon vector of a waiting ticket, completed once, by which round trips to other tickets are predicted.
+//! Beacon vector of a waiting ticket or an open session, completed once, by which round trips between them are predicted.
 
 use std::sync::Arc;
 
+use crate::filter::RoundTripPredictor;
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::CompletedVector;
 use crate::latency::prediction::PairPrecision;
@@ -37,6 +38,11 @@ impl TicketBeaconVector {
         let (floors, expires_at) = seat_vectors.party_beacon_floors(trust, now)?;
         let completed = CompletedVector::new(fleet, center, &floors).ok()?;
         Some(Self { fleet: Arc::clone(fleet), source: seat_vectors.clone(), completed, expires_at })
+    }
+
+    /// Predictor of the party's round trips to sessions that it may join.
+    pub fn search_predictor(&self, now: UnixMs) -> RoundTripPredictor<'_> {
+        RoundTripPredictor { fleet: &self.fleet, own: &self.completed, now, condition: PairPrecision::Queue }
     }
 
     /// The party as one end of a prediction for a queue.

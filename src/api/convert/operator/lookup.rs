@@ -1,6 +1,6 @@
 //! Conversions of operators' calls about one match, ticket or user.
 
-use crate::api::convert::operator::{predicted_interval_ms, round_trip_source};
+use crate::api::convert::operator::explained_estimate;
 use crate::api::convert::queue::{match_end_reason, ticket_state_and_end_reason};
 use crate::api::convert::{FieldErrors, RequestReader, field_checks};
 use crate::api::pb;
@@ -159,13 +159,9 @@ pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeySecre
 
 fn worst_pair(found: &Match, pair: WorstPair) -> pb::WorstPair {
     let ticket_id = |index: u16| found.tickets.get(usize::from(index)).map(|ticket| ticket.ticket_id.to_string());
-    let interval = predicted_interval_ms(pair.estimate);
     pb::WorstPair {
         ticket_ids: pair.parties.into_iter().filter_map(ticket_id).collect(),
-        round_trip_source: round_trip_source(pair.estimate).into(),
-        round_trip_ms: pair.estimate.map(|estimate| estimate.round_trip_ms),
-        round_trip_low_ms: interval.map(|[low_ms, _]| low_ms),
-        round_trip_high_ms: interval.map(|[_, high_ms]| high_ms),
+        round_trip: pair.estimate.map(explained_estimate),
     }
 }
 

@@ -10,11 +10,10 @@ use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::probe_results::probe_results_at;
 use crate::engine::adverts::search_claim::{renew_or_start_search_claim, verify_search_token};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
-use crate::engine::beacons::party_latency::{AppliedLatencyTokens, apply_latency_tokens};
-use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{Caller, ReleaseReservationOrSeatCommand, ReserveAnswer, ReserveCommand};
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::check_party_consents;
+use crate::engine::searching_party::SearchingParty;
 use crate::engine::writer_inbox::PendingAnswer;
 use crate::store::queues::ConsentConsumer;
 
@@ -45,13 +44,9 @@ impl AdvertEngine {
         let ruleset = self.state.common.current_or_cached_ruleset(set_id, Some(search.ruleset_hash))?;
         let (party, purpose) = (&reserve.session, (&*ruleset, ConsentPurpose::Search));
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
-        let mut session = reserve.session;
         let tokens = &reserve.latency_tokens;
-        let AppliedLatencyTokens { ignored_fields: mut ignored, floors } =
-            apply_latency_tokens(&self.state.common, caller, &ruleset, &mut session, tokens, now);
-        let (session, untrusted) = self.state.common.with_resolved_locality(caller, session)?;
-        ignored.extend(untrusted);
-        let checked = CheckedSession::new(&self.state.common.party_values, &ruleset, caller, session, ignored)?;
+        let SearchingParty { checked, predictor } =
+            SearchingParty::new(&self.state.common, caller, &ruleset, reserve.session, tokens, now)?;
         let MeasuredSearchClaim { search, measured } =
             renew_or_start_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
         let advertisement_id = self
@@ -73,7 +68,7 @@ impl AdvertEngine {
             ruleset,
             searching_since: search.started_at,
             probes: probe_results_at(&measured, search.started_at, now).into(),
-            predictor: floors.predictor(&self.state.common.beacons, checked.session.locality, now).map(Box::new),
+            predictor: predictor.map(Box::new),
             hold_ms: settings.granted_hold_ms(reserve.hold_for_ms),
             request_digest,
             session: checked.session,

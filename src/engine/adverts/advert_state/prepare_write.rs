@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{
     AdvertisementView, AdvertsOfAvoidedPlayers, Refusal, RefusingSide, Searcher, admit_advertisement,
 };
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::domain::limit;
 use crate::domain::probe_result::ProbeResults;
-use crate::domain::queue::ticket::Ticket;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
@@ -19,6 +17,7 @@ use crate::engine::adverts::in_flight_changes::send_answer;
 use crate::engine::adverts::seat_measures::SeatMeasures;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::engine::error::EngineError;
+use crate::engine::joining_ticket::JoiningTicket;
 use crate::engine::party_avoidance::{PartyAvoidance, SessionAvoidanceVerdict};
 use crate::engine::party_values::PartyValueReader;
 use crate::store::{AdvertWrite, Reservation, ReservationLimit, ReservationState};
@@ -245,9 +244,9 @@ fn check_admission(
     let candidate = candidate_from_record(record, &attribute_values);
     if let Some(guests) = &reserve.guests {
         // A pass lets each ticket in by its own values: those of all guests together would be other ones.
-        for (ticket, attribute_values) in guests {
-            let users = ticket.session.sorted_users();
-            let searcher = ticket_searcher(ticket, attribute_values, &users, now);
+        for guest in guests {
+            let users = guest.ticket.session.sorted_users();
+            let searcher = ticket_searcher(guest, &users, now);
             check_rules(reserve, &searcher, &candidate, now)?;
         }
         return Ok(None);
@@ -278,11 +277,11 @@ fn check_admission(
 
 /// Party of a ticket that joins a session.
 fn ticket_searcher<'a>(
-    ticket: &'a Ticket,
-    attribute_values: &'a AttributeValues,
+    JoiningTicket { ticket, attribute_values, vector }: &'a JoiningTicket,
     users: &'a [UserKey],
     now: UnixMs,
 ) -> Searcher<'a> {
+    let vector = vector.as_ref().filter(|vector| now < vector.expires_at);
     Searcher {
         attribute_values,
         locality: ticket.session.locality,
@@ -294,7 +293,7 @@ fn ticket_searcher<'a>(
         excluded_ids: &[],
         avoided: AdvertsOfAvoidedPlayers::default(),
         probes: ProbeResults::default(),
-        predictor: None,
+        predictor: vector.map(|vector| vector.search_predictor(now)),
         waited_ms: now.ms_since(ticket.entered_at),
     }
 }

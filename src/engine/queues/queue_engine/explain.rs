@@ -8,13 +8,12 @@ use crate::domain::match_result::UserSatisfactionStatistics;
 use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
-use crate::domain::session::Session;
-use crate::engine::checked_session::CheckedSession;
-use crate::engine::command::Caller;
+use crate::engine::beacons::party_latency::described_caller;
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::queues::command::{ExplainSearchAnswer, ExplainTicketAnswer, ImportedRating};
+use crate::engine::queues::command::{ExplainSearchAnswer, ExplainSearchCommand, ExplainTicketAnswer, ImportedRating};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot};
+use crate::engine::searching_party::SearchingParty;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, TicketState};
 
 impl QueueEngine {
@@ -55,24 +54,26 @@ impl QueueEngine {
         Ok(ExplainTicketAnswer { set_id: key.set_id, ruleset, explanation })
     }
 
-    /// Explains the results of a search by `session` at age `searching_for_ms`.
+    /// Explains the results of a search, judged as the party's own would be.
     ///
     /// Evaluates every advertisement of the set and silo, on a blocking thread.
     pub async fn explain_search_results(
         &self,
-        set_id: SetId,
-        session: Session,
-        searching_for_ms: u64,
-        max_near_misses: usize,
+        explain: ExplainSearchCommand,
     ) -> Result<ExplainSearchAnswer, EngineError> {
+        let ExplainSearchCommand { set_id, session, latency_tokens, caller_address, searching_for_ms, max_listed } =
+            explain;
         let common = &self.shared.common;
+        let now = common.clock.now();
         let ruleset = common.current_or_cached_ruleset(set_id, None)?;
-        let (session, ignored_fields) = common.with_resolved_locality(&Caller::default(), session)?;
-        let checked = CheckedSession::new(&common.party_values, &ruleset, &Caller::default(), session, ignored_fields)?;
+        let caller = described_caller(common, &session, &latency_tokens, caller_address);
+        let party = SearchingParty::new(common, &caller, &ruleset, session, &latency_tokens, now)?;
         let adverts = self.shared.adverts.clone();
         let result = tokio::task::spawn_blocking(move || {
-            let explanation = adverts.explain_search_results(&ruleset, &checked, searching_for_ms, max_near_misses);
-            ExplainSearchAnswer { ruleset, explanation, limit_factor: checked.attribute_values.limit_factor() }
+            let explanation = adverts.explain_search_results(&ruleset, &party, searching_for_ms, max_listed);
+            let SearchingParty { checked, .. } = party;
+            let limit_factor = checked.attribute_values.limit_factor();
+            ExplainSearchAnswer { ruleset, explanation, limit_factor, ignored_fields: checked.ignored_fields }
         });
         result.await.map_err(|_| EngineError::Internal)
     }

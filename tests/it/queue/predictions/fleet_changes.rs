@@ -24,7 +24,7 @@ async fn refused_pair(site: Site<'_>, fleet: &mut Fleet) -> [QueuedParty; 2] {
 async fn source_when_matched(site: Site<'_>, mut pair: [QueuedParty; 2]) -> wire::RoundTripSource {
     let statuses = join_all(pair.iter_mut().map(|party| party.wait_for_state(TicketState::Matched))).await;
     let match_id = statuses[0].found_match.as_ref().expect("a match").match_id.clone();
-    site.found_match(&match_id).await.worst_pair.expect("a pair").round_trip_source()
+    site.found_match(&match_id).await.worst_pair.expect("a pair").round_trip.expect("a round trip").source()
 }
 
 /// S0-23, LAT-2: the fleet dies between enter and match. Without it distance decides, by which the two are near enough.

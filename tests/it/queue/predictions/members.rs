@@ -93,6 +93,6 @@ async fn party_is_as_far_as_its_farthest_member_until_that_renews_its_seat() {
         let found = join_all([&mut ann, &mut cai].map(|party| party.wait_for_state(TicketState::Matched))).await;
         let match_id = &found[0].found_match.as_ref().expect("a match").match_id;
         let worst = site.found_match(match_id).await.worst_pair.expect("a pair");
-        assert_eq!(worst.round_trip_source(), wire::RoundTripSource::Predicted, "{renewal:?}");
+        assert_eq!(worst.round_trip.expect("a round trip").source(), wire::RoundTripSource::Predicted, "{renewal:?}");
     }
 }

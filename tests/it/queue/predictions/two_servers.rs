@@ -54,8 +54,8 @@ async fn vectors_renewed_at_one_server_choose_host_and_region_at_another() {
         .await;
         let found = found.expect("a match");
         assert_eq!(found.region, "even");
-        let source = site.found_match(&found.match_id).await.worst_pair.expect("a pair").round_trip_source();
-        assert_eq!(source, wire::RoundTripSource::Predicted);
+        let worst = site.found_match(&found.match_id).await.worst_pair.expect("a pair");
+        assert_eq!(worst.round_trip.expect("a round trip").source(), wire::RoundTripSource::Predicted);
         match found.assignment.and_then(|assignment| assignment.host) {
             Some(pb::assignment::Host::PeerHost(peer)) => peer.is_own,
             other => panic!("a player hosts: {other:?}"),

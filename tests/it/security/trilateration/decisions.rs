@@ -250,6 +250,7 @@ fn open_session(judge: &Judge, at: Degrees) -> OpenSession {
         parties: Box::default(),
         promised: Box::default(),
         blocked_users: Vec::new(),
+        vector: None,
     }
 }
 

@@ -12,6 +12,7 @@ use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, or
 use crate::latency::LatencyModel;
 use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
 use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_vector};
+use crate::latency::prediction::PairPrecision;
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::locality::Locality;
 use crate::measure::Measure;
@@ -122,7 +123,12 @@ fn predicted_search_skips_rows_that_are_too_far() {
                 excluded_ids: &[],
                 avoided: AdvertsOfAvoidedPlayers::default(),
                 probes: ProbeResults::default(),
-                predictor: predicts.then_some(RoundTripPredictor { fleet: &fleet, own: &own, now: UnixMs(NOW_MS) }),
+                predictor: predicts.then_some(RoundTripPredictor {
+                    fleet: &fleet,
+                    own: &own,
+                    now: UnixMs(NOW_MS),
+                    condition: PairPrecision::Search,
+                }),
                 waited_ms: 0,
             };
             let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };

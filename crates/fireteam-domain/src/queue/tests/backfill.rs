@@ -5,8 +5,10 @@ use std::sync::Arc;
 use crate::advertisement::{Advertisement, AdvertisementKind};
 use crate::attribute::ValueOrigin;
 use crate::attribute_values::AttributeValues;
-use crate::filter::Refusal;
+use crate::filter::{Refusal, RefusingSide};
 use crate::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
+use crate::latency::published_vector::{LeastPathExcess, PublishedFloor, PublishedVector};
+use crate::locality::Locality;
 use crate::queue::avoidance::PastMatches;
 use crate::queue::backfill::{OpenSession, SeatedParty};
 use crate::queue::oracle;
@@ -18,8 +20,10 @@ use crate::queue::tests::fixture::{
     NOW, QueueFixture, UNIT_WINDOW, new_ticket, one_in, pick_random, random_below, random_queue_fixture, ticket_id,
     ticket_number, user_key,
 };
+use crate::queue::tests::predictions::{limited_fixture, two_networks, vector};
 use crate::queue::tests::random_wishes::forbid_wishes;
 use crate::queue::ticket::{PlayerRating, Ticket};
+use crate::ruleset::probing::LatencyTrust;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, AvoidanceRule, QualitySpec, RatingWindow};
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::session::Session;
@@ -64,6 +68,7 @@ fn session_of(fixture: &QueueFixture, parties: &[(Option<u16>, &[f64])], open_se
         expires_at: NOW.plus_ms(1_000),
         open_seats,
         parties: parties.into(),
+        vector: None,
     }
 }
 
@@ -96,6 +101,36 @@ fn first_refusal(fixture: &QueueFixture) -> Refusal {
 }
 
 const EVEN: QualitySpec = QualitySpec::WinProbability { min_percent: 45.0, max_percent: 55.0 };
+
+/// A limit between a ticket and a session compares the predicted round trip, where distance would let in another one. When the vector of
+/// the session ends, distance decides, and the pass says when.
+#[test]
+fn backfill_follows_predictions() {
+    let mut fixture = limited_fixture();
+    fixture.queue_mut().backfill = true;
+    // The last ticket is the session's host: 40 degrees from the second ticket, in the network of the first.
+    fixture.tickets.pop();
+    fixture.leaderboard_positions.pop();
+    let mut session = session_of(&fixture, &[(Some(0), &[1.0])], 1);
+    Arc::make_mut(&mut session.advertisement).session.locality = Locality::from_degrees(0.0, 80.0);
+    let published = PublishedFloor { beacon_id: 0, steps: 1 };
+    let excess = LeastPathExcess { near_ms: 0.0, light_ms: 0.0 };
+    let published = PublishedVector::new(vec![published], NOW, LatencyTrust::Proven, excess);
+    Arc::make_mut(&mut session.advertisement).session.set_published_beacon_vector(published);
+    session.vector = Some(vector(&two_networks(), 0, 80.0));
+    fixture.open_sessions = vec![session];
+    assert_eq!(guests_of(&fixture), [vec![], vec![0]]);
+
+    // Alone, the nearer one of the other network waits until the vectors end.
+    fixture.tickets.remove(0);
+    fixture.leaderboard_positions.pop();
+    let report = fixture.run_pass().report;
+    assert_eq!((report.proposed_count, report.next_change_at), (0, Some(NOW.plus_ms(5_000))));
+    let refusal = Refusal::HardFilter { filter_index: 0, side: RefusingSide::Searcher };
+    assert_eq!(report.unmatched[0].refusal, refusal);
+    fixture.vectors.clear();
+    assert_eq!(guests_of(&fixture), [vec![], vec![1]], "without a vector of its own it is let in by distance");
+}
 
 /// Open sessions are filled before new matches are made, with whole parties and by the same rules.
 #[test]

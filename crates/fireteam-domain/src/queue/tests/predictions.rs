@@ -19,7 +19,7 @@ use crate::queue::ticket_vector::TicketBeaconVector;
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule};
 
 /// Fleet in which the even beacons are 20 ms from each other, and so are the odd ones; 200 ms are between the two.
-fn two_networks() -> Arc<BeaconFleet> {
+pub(super) fn two_networks() -> Arc<BeaconFleet> {
     let place = |id: u32| Locality::from_degrees(f64::from(id % 7) * 2.0, f64::from(id) * 3.0).unwrap();
     let beacons: Vec<Beacon> = (0..16).map(|id| Beacon { id, place: place(id) }).collect();
     let pairs = (0..16_u32).flat_map(|from| (0..from).map(move |to| (from, to)));
@@ -33,7 +33,7 @@ fn two_networks() -> Arc<BeaconFleet> {
 }
 
 /// Vector of a party at the equator that is 25 ms from the beacons of one network.
-fn vector(fleet: &Arc<BeaconFleet>, network: u32, longitude: f64) -> Arc<TicketBeaconVector> {
+pub(super) fn vector(fleet: &Arc<BeaconFleet>, network: u32, longitude: f64) -> Arc<TicketBeaconVector> {
     let floors: Vec<MeasuredBeaconFloor> =
         (0..8).map(|number| MeasuredBeaconFloor { beacon_id: 2 * number + network, floor_ms: 25.0 }).collect();
     let completed = CompletedVector::new(fleet, Locality::from_degrees(0.0, longitude), &floors).unwrap();
@@ -46,7 +46,7 @@ fn vector(fleet: &Arc<BeaconFleet>, network: u32, longitude: f64) -> Arc<TicketB
 }
 
 /// 1v1 queue with a limit of 100 ms, and three tickets 40 degrees apart: the first and the last are of one network.
-fn limited_fixture() -> QueueFixture {
+pub(super) fn limited_fixture() -> QueueFixture {
     let mut fixture = QueueFixture::one_vs_one();
     fixture.ruleset.expansions = [Expansion::constant("latency", Measure::Latency, 100.0).unwrap()].into();
     let rule = HardRule::Within { measure: Measure::Latency, expansion: 0, reciprocal_percent: 100.0 };

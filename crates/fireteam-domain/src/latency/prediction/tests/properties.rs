@@ -7,6 +7,7 @@ use crate::latency::min_possible_round_trip_ms;
 use crate::latency::prediction::predict;
 use crate::latency::prediction::tests::{CONDITIONS, FleetExample, PartyExample, any_pair, equal_floors, locality};
 use crate::latency::prediction::{PairPrecision, model_parts};
+use crate::latency::prediction_terms::PredictionTerms;
 use crate::latency::predictor_constants::{IntervalConstants, PREDICTOR_V1, PredictorConstants};
 
 proptest! {
@@ -49,6 +50,27 @@ proptest! {
             let (upper_ms, lower_ms) = (found.parts.upper_ms + slack_ms, found.parts.lower_ms - slack_ms);
             prop_assert!(found.round_trip_ms <= upper_ms.max(1.0), "{found:?}");
             prop_assert!(found.parts.blend < 1.0 || lower_ms.min(upper_ms) <= found.round_trip_ms, "{found:?}");
+        }
+    }
+
+    /// The terms of a prediction are those of both models, and the parts of distance and beacons add up to the round trip.
+    #[test]
+    fn prediction_terms_add_up_to_the_round_trip((fleet, one, other) in any_pair()) {
+        let live = fleet.fleet(PREDICTOR_V1);
+        for (condition, slack_ms) in CONDITIONS.into_iter().zip([0.0, 12.5, 25.0]) {
+            let found = predict(&live, &one.completed(&live), &other.completed(&live), condition).unwrap();
+            let terms = found.terms(live.constants());
+            let PredictionTerms { near, far, far_share, distance_part_ms, beacon_part_ms, .. } = terms;
+            let upper_ms = found.parts.upper_ms + slack_ms;
+            let lower_ms = (found.parts.lower_ms - slack_ms).max(0.0);
+            let far_ms = far.distance_ms + far.route_ms + far.detour_ms;
+            prop_assert_eq!(near.bounded_ms, (near.distance_ms + near.access_ms).max(1.0).min(upper_ms));
+            prop_assert_eq!(far.bounded_ms, far_ms.max(lower_ms).min(upper_ms));
+            let blended_ms = (1.0 - far_share) * near.bounded_ms + far_share * far.bounded_ms;
+            prop_assert_eq!(found.round_trip_ms, blended_ms.max(1.0));
+            prop_assert!((distance_part_ms + beacon_part_ms - found.round_trip_ms).abs() < 1e-9, "{terms:?}");
+            let of_distance_ms = (1.0 - far_share) * near.distance_ms + far_share * far.distance_ms;
+            prop_assert!((distance_part_ms - of_distance_ms).abs() < 1e-9, "{terms:?}");
         }
     }
 
