@@ -128,6 +128,8 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     formatted.format("TokenSource", &token_source);
     formatted.format("Error", &session.reserve("no-such-id").await.map(drop).unwrap_err());
     formatted.format("Error", &Error::MissingField("status"));
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    formatted.format("LatencyTokens", &client.latency_tokens(socket));
     format_queue_handles(&client, &mut formatted).await;
     formatted.assert_no_secret();
 

@@ -33,7 +33,7 @@ pub(super) const CAI: (&str, &str, f64) = ("cai", "192.0.2.7", 80.0);
 /// Farther from all others.
 const EVE: (&str, &str, f64) = ("eve", "198.18.0.7", 170.0);
 
-const BEACONS: u32 = 16;
+pub(super) const BEACONS: u32 = 16;
 
 /// A set of its queue: `limits` are further elements.
 fn ruleset(teams: u32, latency: &str, limits: &str) -> RulesetDirectory {
@@ -200,13 +200,21 @@ impl Site<'_> {
         wait_until("a pass refuses the pair", async || party.current_status().await.blocking_rule == "latency").await;
     }
 
-    /// Rule that refuses each other ticket, and the source of the round trip to it.
-    async fn misses(&self, ticket_id: &str) -> Vec<(String, wire::RoundTripSource)> {
-        let mut operator = operator_client(self.server).await;
+    async fn explain(&self, ticket_id: &str) -> Result<wire::ExplainResponse, tonic::Status> {
         let explain = wire::ExplainRequest { ticket_id: ticket_id.to_owned(), ..Default::default() };
         let request = self.operator_request(explain);
+        operator_client(self.server).await.explain(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// Rule that keeps a ticket waiting, as each server explains it; its status has it only at the server that runs the passes.
+    pub(super) async fn blocking_rule(&self, ticket_id: &str) -> String {
+        self.explain(ticket_id).await.expect("the ticket waits").blocking_rule
+    }
+
+    /// Rule that refuses each other ticket, and the source of the round trip to it.
+    async fn misses(&self, ticket_id: &str) -> Vec<(String, wire::RoundTripSource)> {
         // Not found: another server's ticket that this one does not know yet.
-        let Ok(explained) = operator.explain(request).await.map(tonic::Response::into_inner) else { return Vec::new() };
+        let Ok(explained) = self.explain(ticket_id).await else { return Vec::new() };
         assert!(!explained.matches_now);
         for near in &explained.near_misses {
             let round_trip = near.round_trip.expect("all have a place");

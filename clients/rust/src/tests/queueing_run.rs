@@ -266,4 +266,6 @@ async fn ticket_renews_its_round_trips_with_heartbeats() {
     let heartbeats = queue.heartbeats.lock().unwrap();
     let sent: Vec<&[u8]> = heartbeats.iter().map(|heartbeat| &*heartbeat.latency_token).collect();
     assert_eq!(sent, [LATENCY_TOKEN, b"proven+", b"proven++"]);
+    let text = format!("{tokens:?} {ticket:?} {stream:?}");
+    assert!(!text.contains(&format!("{LATENCY_TOKEN:?}")[1..20]), "{text}");
 }
