@@ -40,7 +40,7 @@ use response_body::{CallResponseBody, ConnectionStreamSlot, StreamEndConditions}
 /// Deadline of a long unary call whose client sets none or a longer one.
 const LONG_UNARY_DEADLINE: Duration = Duration::from_secs(600);
 
-/// Limit of response bytes on one health or reflection stream. The full reflection answer is a fifth of it. A client
+/// Limit of response bytes on one stream of health, reflection, Watch or Allocate. The full reflection answer is a fifth of it. A client
 /// that reads more opens another stream, which is charged again.
 const LAYER_ENDED_STREAM_BYTES_MAX: usize = 1024 * 1024;
 

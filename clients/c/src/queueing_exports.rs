@@ -86,7 +86,7 @@ pub unsafe extern "C" fn ft_queueing_set_latency_token(
 ) -> i32 {
     enter(|caller| {
         let token = bounded_bytes(&caller, token, token_length, FT_TOKEN_BYTES)?.to_vec();
-        caller.object(queueing)?.handle(QueueEvent::LatencyToken(token), now_us)
+        caller.object(queueing)?.handle(QueueEvent::LatencyToken(token.into()), now_us)
     })
 }
 

@@ -98,6 +98,7 @@ pub use ratings::UserIdsOfOneSide;
 pub use retry::RetryPolicy;
 #[cfg(feature = "runtime")]
 pub use search::{Reservation, SearchSession};
+pub use secret_length::SecretBytes;
 #[cfg(feature = "runtime")]
 pub use ticket::{Ticket, TicketStream};
 #[cfg(feature = "runtime")]

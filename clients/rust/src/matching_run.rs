@@ -236,7 +236,7 @@ impl MatchingRun {
             self.matching.note_packet(now);
         }
         if let Some(token) = beacons.beacons().poll_token() {
-            self.matching.handle(Event::LatencyToken(token), now);
+            self.matching.handle(Event::LatencyToken(token.into()), now);
         }
     }
 

@@ -164,7 +164,7 @@ impl QueueingRun {
                 Some(Ok((id, result))) = self.calls.join_next() => QueueEvent::Answer { id, result },
                 Some(event) = self.events.recv() => event,
                 event = next_of_watch(&mut self.watch) => event,
-                token = latency_tokens::next_of(&mut self.latency_tokens) => QueueEvent::LatencyToken(token),
+                token = latency_tokens::next_of(&mut self.latency_tokens) => QueueEvent::LatencyToken(token.into()),
                 event = when_some(&mut asking) => {
                     asking = None;
                     event
@@ -192,7 +192,7 @@ impl QueueingRun {
         let is_entered = self.queueing.is_entered();
         let Some(tokens) = self.latency_tokens.as_mut().filter(|_| !is_entered) else { return };
         let event = tokio::select! {
-            token = tokens.first() => QueueEvent::LatencyToken(token),
+            token = tokens.first() => QueueEvent::LatencyToken(token.into()),
             Some(event) = self.events.recv() => event,
         };
         self.queueing.handle(event, self.clock.now());

@@ -2,6 +2,22 @@
 
 use std::fmt;
 
+/// Bytes of which `Debug` shows only the number.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SecretBytes(pub Vec<u8>);
+
+impl From<Vec<u8>> for SecretBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_secret_length(&self.0).fmt(f)
+    }
+}
+
 /// Length of a secret, for `Debug`.
 pub(crate) struct SecretLength(Option<usize>);
 

@@ -212,6 +212,11 @@ impl TicketStream {
                 Err(error) => error,
             };
             self.stream = None;
+            // A stream ends after so many bytes. Another one goes on at once; if that tells no status, it has failed.
+            if self.failed_attempts == 0 && is_stream_limit(&error) {
+                self.failed_attempts = 1;
+                continue;
+            }
             self.failed_attempts += 1;
             match self.channel.retry_policy.pause_after_error(self.failed_attempts, &error, random::jitter_fraction()) {
                 Some(backoff) => tokio::time::sleep(backoff).await,
@@ -260,4 +265,10 @@ impl TicketStream {
             ticket.resume_token = status.resume_token.clone();
         }
     }
+}
+
+/// Whether the server has ended a stream because it has sent as many bytes as one stream may.
+fn is_stream_limit(error: &Error) -> bool {
+    let reason = error.as_server_error().and_then(|failure| failure.reason.as_deref());
+    reason == pb::ErrorReason::StreamLimitReached.as_str_name().strip_prefix("ERROR_REASON_")
 }

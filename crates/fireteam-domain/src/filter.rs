@@ -146,7 +146,7 @@ pub fn admit_queue_parties(
     admit_mutually_by_wishes(ruleset, one, other, None)
 }
 
-/// Like `admit`, for a candidate that is known not to be hidden.
+/// Like `admit_advertisement`, for a candidate that is known not to be hidden.
 #[inline]
 pub(crate) fn admit_visible_advertisement(
     ruleset: &Ruleset,

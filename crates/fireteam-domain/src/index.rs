@@ -1,7 +1,7 @@
 //! In-memory search index of one matchmaking set: partitions, kd-B-trees and columns.
 //!
 //! Partitions separate silos, kinds and the values of `Equal` filters. Each partition is a kd-B-tree with columnar
-//! leaves, so a search reads little memory and reads it in order. Columns only prefilter: `filter::admit` and
+//! leaves, so a search reads little memory and reads it in order. Columns only prefilter: `filter::admit_advertisement` and
 //! `score::score` define each result.
 
 mod column_block;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use crate::matching::call::{Answer, CallError, CallId};
 use crate::matching::options::HostedSession;
 use crate::pb;
+use crate::secret_length::SecretBytes;
 
 /// Event for [`Matching::handle`](crate::matching::Matching::handle).
 #[derive(Clone, Debug)]
@@ -54,7 +55,7 @@ pub enum Event {
     /// A reservation of the hosted session changed, from a [`MatchmakingStream`](crate::MatchmakingStream). Without a stream, heartbeats find it.
     Reservation(pb::ReservationEvent),
     /// Latency token to send from now on; empty for none. From [`Beacons::poll_token`](crate::probe::Beacons::poll_token).
-    LatencyToken(Vec<u8>),
+    LatencyToken(SecretBytes),
     /// The player does not want to play any longer, or leaves the session. Legal in every state.
     Cancel,
 }

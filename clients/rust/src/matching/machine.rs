@@ -109,7 +109,7 @@ impl Matching {
                 self.change_hosted_session(*session, joined_reservation_ids, now);
             }
             Event::Reservation(event) => self.on_reservation_event(&event, now),
-            Event::LatencyToken(token) => self.set_latency_token(token),
+            Event::LatencyToken(token) => self.set_latency_token(token.0),
             Event::Cancel => self.end(EndReason::Cancelled, now),
         }
         self.run(now);

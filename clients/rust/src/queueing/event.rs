@@ -5,6 +5,7 @@ use std::fmt;
 use crate::matching::{CallError, CallId};
 use crate::pb;
 use crate::queueing::call::QueueAnswer;
+use crate::secret_length::SecretBytes;
 
 /// Event for [`Queueing::handle`](crate::queueing::Queueing::handle).
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub enum QueueEvent {
     Report(Vec<pb::TeamRank>),
     /// Latency token to send from now on; empty for none. From [`Beacons::poll_token`](crate::probe::Beacons::poll_token). One before the
     /// start enters the queue with the ticket.
-    LatencyToken(Vec<u8>),
+    LatencyToken(SecretBytes),
     /// The player does not want to play any longer, or leaves the match. Legal in every state.
     Cancel,
 }

@@ -172,7 +172,7 @@ impl Queueing {
             QueueEvent::Connected => self.on_connected(true),
             QueueEvent::ConnectFailed => self.on_connected(false),
             QueueEvent::Report(team_ranks) => self.report_result(team_ranks),
-            QueueEvent::LatencyToken(token) => self.take_latency_token(token),
+            QueueEvent::LatencyToken(token) => self.take_latency_token(token.0),
             QueueEvent::Cancel => self.leave(QueueEnd::Cancelled),
         }
         for _ in 0..TRANSITIONS_MAX {

@@ -349,7 +349,8 @@ fn saved_loop_goes_on() {
 #[test]
 fn debug_output_of_a_queue_loop_has_no_secret() {
     let scene = Scene::playing();
-    let text = format!("{:?} {:?} {:?} {:?}", scene.queueing, scene.calls, scene.watches, scene.outcomes);
+    let token = QueueEvent::LatencyToken(b"secret token".to_vec().into());
+    let text = format!("{:?} {:?} {:?} {:?} {token:?}", scene.queueing, scene.calls, scene.watches, scene.outcomes);
     for secret in ["secret token".to_owned(), format!("{:?}", b"secret token")] {
         assert!(!text.contains(&secret), "{text}");
     }
@@ -384,7 +385,7 @@ fn events() -> impl Strategy<Value = (u64, QueueEvent)> {
         1 => Just(QueueEvent::Connected),
         1 => Just(QueueEvent::ConnectFailed),
         1 => Just(QueueEvent::Report(Vec::new())),
-        1 => (0..3_usize).prop_map(|length| QueueEvent::LatencyToken(vec![1; length])),
+        1 => (0..3_usize).prop_map(|length| QueueEvent::LatencyToken(vec![1; length].into())),
         1 => Just(QueueEvent::Timeout),
     ];
     (0..20_000_u64, event)
@@ -418,10 +419,10 @@ proptest! {
 fn latency_token_is_entered_with_the_ticket() {
     let mut queueing =
         Queueing::new(pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() }, [3; 32]);
-    queueing.handle(QueueEvent::LatencyToken(b"first".to_vec()), MonotonicTime::default());
+    queueing.handle(QueueEvent::LatencyToken(b"first".to_vec().into()), MonotonicTime::default());
     let mut scene = Scene::of(queueing);
     let saved = scene.queueing.saved_bytes();
-    scene.handle(QueueEvent::LatencyToken(b"late".to_vec()));
+    scene.handle(QueueEvent::LatencyToken(b"late".to_vec().into()));
     let QueueRequest::Enter(enter) = &scene.calls[0].request else { panic!("{:?}", scene.calls) };
     assert_eq!(enter.session_composition.as_ref().unwrap().latency_token, b"first");
     assert!(!scene.queueing.is_entered());
@@ -430,7 +431,7 @@ fn latency_token_is_entered_with_the_ticket() {
     assert_eq!((scene.calls.len(), scene.watches[0].latency_token.as_slice()), (1, b"late".as_slice()));
 
     let mut restored = Queueing::from_saved_bytes(&saved, [4; 32]).unwrap();
-    restored.handle(QueueEvent::LatencyToken(b"later".to_vec()), MonotonicTime::default());
+    restored.handle(QueueEvent::LatencyToken(b"later".to_vec().into()), MonotonicTime::default());
     let mut repeated = Scene::of(restored);
     assert_eq!(repeated.calls[0].request, scene.calls[0].request);
     repeated.answer(Ok(entered()));
@@ -443,7 +444,7 @@ fn latency_token_of_the_request_is_kept_without_another() {
     let session = pb::SessionCompositionData { latency_token: b"own".to_vec(), ..Default::default() };
     let request = pb::QueueEnterRequest { session_composition: Some(session), ..Default::default() };
     let mut queueing = Queueing::new(request.clone(), [3; 32]);
-    queueing.handle(QueueEvent::LatencyToken(Vec::new()), MonotonicTime::default());
+    queueing.handle(QueueEvent::LatencyToken(Vec::new().into()), MonotonicTime::default());
     let scene = Scene::of(queueing);
     let QueueRequest::Enter(enter) = &scene.calls[0].request else { panic!("{:?}", scene.calls) };
     assert_eq!(enter.session_composition, request.session_composition);
@@ -462,10 +463,10 @@ fn renewals(scene: &Scene) -> Vec<&[u8]> {
 #[test]
 fn waiting_ticket_renews_its_round_trips() {
     let mut scene = Scene::waiting();
-    scene.handle(QueueEvent::LatencyToken(b"one".to_vec()));
+    scene.handle(QueueEvent::LatencyToken(b"one".to_vec().into()));
     let QueueRequest::Heartbeat(heartbeat) = &scene.calls.last().unwrap().request else { panic!("{:?}", scene.calls) };
     assert_eq!(heartbeat.tickets[0].ticket_token, b"secret token");
-    scene.handle(QueueEvent::LatencyToken(b"two".to_vec()));
+    scene.handle(QueueEvent::LatencyToken(b"two".to_vec().into()));
     assert_eq!(renewals(&scene), [b"one"], "one at a time");
     scene.answer(Err(error(Code::Unavailable, pb::ErrorReason::StoreUnavailable)));
     scene.pass(Duration::from_secs(1));
@@ -474,11 +475,11 @@ fn waiting_ticket_renews_its_round_trips() {
     assert_eq!(renewals(&scene), [b"one", b"one", b"two"]);
     scene.answer(Ok(QueueAnswer::Heartbeat(Default::default())));
     for token in [b"two".as_slice(), b""] {
-        scene.handle(QueueEvent::LatencyToken(token.to_vec()));
+        scene.handle(QueueEvent::LatencyToken(token.to_vec().into()));
     }
     assert_eq!(renewals(&scene).len(), 3, "neither the same token again nor an expired one");
     scene.status(pb::TicketState::Proposed);
-    scene.handle(QueueEvent::LatencyToken(b"three".to_vec()));
+    scene.handle(QueueEvent::LatencyToken(b"three".to_vec().into()));
     assert_eq!(renewals(&scene).last(), Some(&b"three".as_slice()), "the match may fall through");
     assert_eq!(scene.queueing.state(), QueueingState::Watching);
 }
@@ -488,15 +489,15 @@ fn waiting_ticket_renews_its_round_trips() {
 fn latency_token_waits_for_the_watch_and_for_the_end_of_a_match() {
     let mut scene = Scene::waiting();
     scene.handle(outage());
-    scene.handle(QueueEvent::LatencyToken(b"one".to_vec()));
+    scene.handle(QueueEvent::LatencyToken(b"one".to_vec().into()));
     scene.pass(Duration::from_secs(6));
     assert_eq!((renewals(&scene).len(), scene.watches.len()), (0, 2));
     assert_eq!(scene.watches[1].latency_token, b"one");
 
     let mut scene = Scene::playing();
     assert!(!scene.queueing.needs_latency_token());
-    scene.handle(QueueEvent::LatencyToken(b"one".to_vec()));
-    scene.handle(QueueEvent::LatencyToken(b"two".to_vec()));
+    scene.handle(QueueEvent::LatencyToken(b"one".to_vec().into()));
+    scene.handle(QueueEvent::LatencyToken(b"two".to_vec().into()));
     assert_eq!(renewals(&scene).len(), 0);
     scene.status(pb::TicketState::Waiting);
     assert!(scene.queueing.needs_latency_token());

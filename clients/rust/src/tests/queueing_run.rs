@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::client::Client;
 use crate::pb;
@@ -232,6 +233,24 @@ async fn queueing_run_renews_the_round_trips_of_a_waiting_ticket() {
         (tokens, heartbeats[0].tickets[0].ticket_token.as_slice()),
         (vec![b"proven+".as_slice()], b"mine".as_slice())
     );
+}
+
+/// The server ends a stream after so many bytes: the ticket's stream goes on in another one.
+#[tokio::test]
+async fn ticket_stream_goes_on_after_the_byte_limit_of_a_stream() {
+    let beacon = ScriptedBeacon::start(false).await;
+    let script = ScriptedQueue { finds_no_match: true, ..Default::default() };
+    let (queue, client) = start_queue(script, beacon.clone()).await;
+    let ticket = client.enter_queue(pb::QueueEnterRequest::default()).await.unwrap();
+    let mut stream = ticket.watch();
+    for number in 1..=3 {
+        assert_eq!(stream.next().await.unwrap().unwrap().state(), pb::TicketState::Waiting);
+        let (_, sender) = queue.watches.lock().unwrap().last().cloned().unwrap();
+        assert_eq!(queue.watches.lock().unwrap().len(), number);
+        let details = ErrorDetails::with_error_info("STREAM_LIMIT_REACHED", "fireteam", []);
+        let limit = Status::with_error_details(Code::ResourceExhausted, "stream byte limit reached", details);
+        sender.send(Err(limit)).await.unwrap();
+    }
 }
 
 /// A ticket without a loop: its heartbeats have the latest token, and its stream sends each new one.

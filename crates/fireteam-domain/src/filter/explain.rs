@@ -206,7 +206,7 @@ fn relaxation_to_admit(
 ) -> Option<LimitRelaxation> {
     match ruleset.hard_filters.get(filter_index)?.rule {
         HardRule::Within { expansion, reciprocal_percent, .. } => {
-            // Same arithmetic as `admit` for the advertiser's share, which may round up.
+            // Same arithmetic as `admit_advertisement` for the advertiser's share, which may round up.
             let required_limit = measured.max(measured * reciprocal_percent / 100.0);
             Some(LimitRelaxation { expansion_index: expansion, current_limit, required_limit })
         }

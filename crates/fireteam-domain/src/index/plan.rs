@@ -1,4 +1,4 @@
-//! Query plan: column rules that refuse only rows that `admit` refuses, and column terms that never exceed the exact
+//! Query plan: column rules that refuse only rows that `admit_advertisement` refuses, and column terms that never exceed the exact
 //! terms.
 //!
 //! Soundness: all errors favor admitting a row. Limits are rounded up (`round_up_limit`). Distances of numbers and

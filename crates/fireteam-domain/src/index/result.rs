@@ -26,7 +26,7 @@ pub struct SearchResult {
     /// Number of evaluated rows refused per rule, in the order of `Refusal`.
     ///
     /// Each row counts once, for the first refusing rule that columns can evaluate. That can be a later rule than in
-    /// `admit`: a full session of the searcher's own can count as full. A row whose score is too high anyway is not
+    /// `admit_advertisement`: a full session of the searcher's own can count as full. A row whose score is too high anyway is not
     /// checked against rules that need its entry.
     pub refusal_counts: Vec<(Refusal, u32)>,
     pub(super) buffers: SearchBuffers,

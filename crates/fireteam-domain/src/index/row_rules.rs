@@ -1,7 +1,7 @@
 //! Row rules, which apply under any ruleset: the searcher's own sessions, and ranges published by advertisements.
 //!
 //! Each row stores one owner key completely, so that scans over many own rows read no entries. Leaves store published
-//! ranges only for attributes that have any. `filter::admit` checks the other players of a row.
+//! ranges only for attributes that have any. `filter::admit_advertisement` checks the other players of a row.
 
 use crate::advertisement::Advertisement;
 use crate::filter::Searcher;

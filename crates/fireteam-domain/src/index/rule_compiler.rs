@@ -151,7 +151,7 @@ impl RuleCompiler<'_, '_> {
         );
     }
 
-    /// Adds no check for an empty list: it would also refuse rows without a value. `admit` decides these rows.
+    /// Adds no check for an empty list: it would also refuse rows without a value. `admit_advertisement` decides these rows.
     fn add_bloom_check(&mut self, refusal: Refusal, attribute: usize, bits: u64) {
         let Some(column) = self.layout.bloom_column(attribute) else { return };
         if bits != 0 {
@@ -244,7 +244,7 @@ impl RuleCompiler<'_, '_> {
     /// never shrink, so rounding a row's wait up can only admit more.
     fn advertiser_limits_by_tick(&self, expansion: &Expansion, span: f64) -> (f32, Vec<(u32, f32)>) {
         let now = self.query.now.0;
-        // Any advertiser may be frustrated here; `admit` knows which are.
+        // Any advertiser may be frustrated here; `admit_advertisement` knows which are.
         let factor = self.query.ruleset.satisfaction.map_or(1.0, |rule| rule.widen_limits);
         let reached = expansion.steps().iter().filter(|step| step.start_ms <= now);
         let mut steps: Vec<(u64, f32)> =

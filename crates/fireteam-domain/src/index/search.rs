@@ -34,7 +34,7 @@ const OWN_ROWS_THRESHOLD: u32 = 32;
 const VISITED_LEAF_BOUND: f32 = f32::NAN;
 
 impl AdvertisementIndex {
-    /// Finds the best advertisements for `query`, exactly as defined by `filter::admit` and `score::score`.
+    /// Finds the best advertisements for `query`, exactly as defined by `filter::admit_advertisement` and `score::score`.
     pub fn search(&self, query: &SearchQuery<'_>, result: &mut SearchResult) {
         run_search(self, query, InstructionSet::Widest, result);
     }

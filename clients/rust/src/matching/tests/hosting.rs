@@ -62,7 +62,7 @@ fn host_publishes_its_session_and_sends_heartbeats() {
 fn host_publishes_a_new_latency_token() {
     let mut world = host_world(hosting(3));
     for token in [&b"first"[..], b"first", b"", b"second"] {
-        world.handle(Event::LatencyToken(token.to_vec()));
+        world.handle(Event::LatencyToken(token.to_vec().into()));
         world.run_for(Duration::from_secs(5));
     }
     let updates = world.updates();

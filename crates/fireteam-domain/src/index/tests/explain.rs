@@ -1,4 +1,4 @@
-//! Search explanations, compared with `admit` over random rulesets and populations.
+//! Search explanations, compared with `admit_advertisement` over random rulesets and populations.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::ruleset::probing::LatencyEstimatePolicy;
 use crate::score::score;
 use crate::time::UnixMs;
 
-/// Refusal counts match the results of `admit`, lists those of the search, and applying the relaxation admits a candidate.
+/// Refusal counts match the results of `admit_advertisement`, lists those of the search, and applying the relaxation admits a candidate.
 #[test]
 fn search_explanation_agrees_with_admit() {
     let (mut relaxations, mut predictions) = (0, 0);
@@ -84,7 +84,7 @@ fn search_explanation_agrees_with_admit() {
     assert!(predictions > 20, "only {predictions} predictions tested");
 }
 
-/// Checks that the counts are those of `admit`.
+/// Checks that the counts are those of `admit_advertisement`.
 fn assert_counts_match_admit(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
