@@ -60,7 +60,7 @@ impl Ticket {
         &self.status.ticket_id
     }
 
-    /// Ticket id and token, for `Client::watch` and `Client::heartbeat`.
+    /// Ticket id and token, for `Client::watch_tickets` and `Client::heartbeat_tickets`.
     pub fn reference(&self) -> pb::TicketReference {
         pb::TicketReference {
             ticket_id: self.status.ticket_id.clone(),

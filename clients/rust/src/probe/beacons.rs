@@ -3,8 +3,8 @@
 //!
 //! [`Beacons`] is a state machine without socket, clock, connection or runtime, and is driven like
 //! [`Matching`](crate::matching::Matching). It keeps the token fresh by measuring again.
-//! [`MatchingRun::measure_beacons`](crate::matching_run::MatchingRun::measure_beacons),
-//! [`QueueingRun::measure_beacons`](crate::queueing_run::QueueingRun::measure_beacons) and
+//! [`MatchingRun::with_beacon_measurement`](crate::matching_run::MatchingRun::with_beacon_measurement),
+//! [`QueueingRun::with_beacon_measurement`](crate::queueing_run::QueueingRun::with_beacon_measurement) and
 //! [`Client::measure_beacons`](crate::Client::measure_beacons) drive it on a tokio runtime.
 
 mod beacon_order;
