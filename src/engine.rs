@@ -331,8 +331,8 @@ impl Engine {
     }
 
     /// Runs an expiry sweep now and waits until its changes are applied. For tests with a manual clock.
-    pub async fn sweep_expired(&self) {
-        self.adverts.sweep_expired().await;
+    pub async fn sweep_expired_adverts_and_wait(&self) {
+        self.adverts.sweep_expired_adverts_and_wait().await;
     }
 
     /// Removes ended tickets and matches from memory now, as the lease task does every ten seconds. For tests with a

@@ -26,7 +26,7 @@ use crate::rules::bundled;
 use crate::rules::catalog::CatalogState;
 use crate::rules::load;
 use crate::rules::load::RulesetsAndRetirementMarkers;
-use crate::rules::parse::RulesetOrRetiredSet;
+use crate::rules::parse::RulesetOrRetirementMarker;
 use crate::telemetry::label::LoadOutcome;
 
 pub use self::report::{
@@ -96,7 +96,7 @@ impl RulesetReloader {
     pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
         let file = rules::parse::parse_ruleset_or_retirement_marker(file_name, xml)
             .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
-        let RulesetOrRetiredSet::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
+        let RulesetOrRetirementMarker::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);
         let ruleset = self.with_rating_defaults_of_set(*ruleset);
         let rating_change = describe_rating_effect(&self.common.ratings.lock(), current.as_deref(), &ruleset);

@@ -10,7 +10,7 @@ use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
 use crate::files::{READ_DEADLINE, read_file_start, run_with_deadline};
 use crate::rules::diagnostic::FileDiagnostic;
-use crate::rules::parse::{RulesetOrRetiredSet, decode_ruleset_text, parse_ruleset_or_retirement_marker};
+use crate::rules::parse::{RulesetOrRetirementMarker, decode_ruleset_text, parse_ruleset_or_retirement_marker};
 
 /// Content of a ruleset directory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,8 +46,8 @@ pub fn load_rulesets_and_retirement_markers(
         };
         let parsed = text.and_then(|text| parse_ruleset_or_retirement_marker(&path.to_string_lossy(), &text));
         let set_id = match &parsed {
-            Ok(RulesetOrRetiredSet::Ruleset(ruleset)) => ruleset.set_id,
-            Ok(RulesetOrRetiredSet::RetiredSet(set_id)) => *set_id,
+            Ok(RulesetOrRetirementMarker::Ruleset(ruleset)) => ruleset.set_id,
+            Ok(RulesetOrRetirementMarker::RetiredSet(set_id)) => *set_id,
             Err(_) => {
                 diagnostics.extend(parsed.err().into_iter().flatten());
                 continue;
@@ -59,8 +59,8 @@ pub fn load_rulesets_and_retirement_markers(
         }
         set_files.insert(set_id, path.clone());
         match parsed {
-            Ok(RulesetOrRetiredSet::Ruleset(ruleset)) => loaded.rulesets.push((path, Arc::new(*ruleset))),
-            Ok(RulesetOrRetiredSet::RetiredSet(set_id)) => drop(loaded.retired_files.insert(set_id, path)),
+            Ok(RulesetOrRetirementMarker::Ruleset(ruleset)) => loaded.rulesets.push((path, Arc::new(*ruleset))),
+            Ok(RulesetOrRetirementMarker::RetiredSet(set_id)) => drop(loaded.retired_files.insert(set_id, path)),
             Err(_) => {}
         }
     }

@@ -26,7 +26,7 @@ pub enum RulesetFile {
 
 /// Parsed content of a file in a ruleset directory.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RulesetOrRetiredSet {
+pub enum RulesetOrRetirementMarker {
     /// Complete ruleset.
     Ruleset(Box<Ruleset>),
     /// `Retired="true"`: the file only says that its set is retired.
@@ -54,10 +54,13 @@ pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<FileDiagnost
 }
 
 /// Parses a file of a ruleset directory: a ruleset, or a set that is marked as retired.
-pub fn parse_ruleset_or_retirement_marker(file: &str, text: &str) -> Result<RulesetOrRetiredSet, Vec<FileDiagnostic>> {
+pub fn parse_ruleset_or_retirement_marker(
+    file: &str,
+    text: &str,
+) -> Result<RulesetOrRetirementMarker, Vec<FileDiagnostic>> {
     match take_retired_set_id(file, text, &mut parse_xml(file, text)?)? {
-        Some(set_id) => Ok(RulesetOrRetiredSet::RetiredSet(set_id)),
-        None => parse_ruleset(file, text).map(|ruleset| RulesetOrRetiredSet::Ruleset(ruleset.into())),
+        Some(set_id) => Ok(RulesetOrRetirementMarker::RetiredSet(set_id)),
+        None => parse_ruleset(file, text).map(|ruleset| RulesetOrRetirementMarker::Ruleset(ruleset.into())),
     }
 }
 
@@ -98,8 +101,8 @@ pub fn parse_ruleset_or_expansion_fragment(file: &str, text: &str) -> Result<Rul
         return parse_standalone_expansions(file, text).map(RulesetFile::StandaloneExpansions);
     }
     Ok(match parse_ruleset_or_retirement_marker(file, text)? {
-        RulesetOrRetiredSet::Ruleset(ruleset) => RulesetFile::Ruleset(ruleset),
-        RulesetOrRetiredSet::RetiredSet(set_id) => RulesetFile::RetiredSet(set_id),
+        RulesetOrRetirementMarker::Ruleset(ruleset) => RulesetFile::Ruleset(ruleset),
+        RulesetOrRetirementMarker::RetiredSet(set_id) => RulesetFile::RetiredSet(set_id),
     })
 }
 

@@ -154,7 +154,7 @@ impl Stream for IncomingConnections {
             match ready!(this.listener.poll_accept(cx)) {
                 Ok((stream, peer)) => {
                     this.accept_failed = false;
-                    match this.handshaker.start(stream, peer.ip()) {
+                    match this.handshaker.admit_connection(stream, peer.ip()) {
                         Ok(state) => match this.start_handshake(state) {
                             Some(connection) => return Poll::Ready(Some(Ok(connection))),
                             None => continue,

@@ -110,7 +110,11 @@ impl ConnectionHandshaker {
     }
 
     /// Starts a connection accepted from `peer`. Fails with the limit that it exceeds.
-    pub(super) fn start(&self, stream: TcpStream, peer: IpAddr) -> Result<AcceptedConnection, ConnectionRejection> {
+    pub(super) fn admit_connection(
+        &self,
+        stream: TcpStream,
+        peer: IpAddr,
+    ) -> Result<AcceptedConnection, ConnectionRejection> {
         let address = peer.to_canonical();
         // Fails only on a closed connection, which is noticed when it is read.
         let _ = stream.set_nodelay(true);

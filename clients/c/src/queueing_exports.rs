@@ -13,7 +13,7 @@ use crate::queue_call_codec::WATCH_PATH;
 use crate::queue_outcome::queue_outcome_parts;
 use crate::queue_types::{FT_QUEUEING_RANDOM_BYTES, FT_TOKEN_BYTES, FtQueueOutcome, FtTeamRank};
 use crate::queueing::FtQueueing;
-use crate::raw::enter;
+use crate::raw::{Caller, enter};
 use crate::status::FT_NONE;
 use crate::types::{FT_ID_BYTES, FtAnswer, FtCall};
 
@@ -31,11 +31,8 @@ pub unsafe extern "C" fn ft_queueing_new(
     random_length: usize,
     queueing: *mut *mut FtQueueing,
 ) -> i32 {
-    enter(|caller| {
-        caller.check_place(queueing)?;
-        let seed = random_bytes::<FT_QUEUEING_RANDOM_BYTES>(&caller, random, random_length)?;
-        caller.give(queueing, FtQueueing::new(caller.bytes(request, request_length)?, seed)?)?;
-        Ok(0)
+    give_queueing((random, random_length), queueing, |caller, seed| {
+        FtQueueing::new(caller.bytes(request, request_length)?, seed)
     })
 }
 
@@ -50,10 +47,21 @@ pub unsafe extern "C" fn ft_queueing_restore(
     random_length: usize,
     queueing: *mut *mut FtQueueing,
 ) -> i32 {
+    give_queueing((random, random_length), queueing, |caller, seed| {
+        FtQueueing::from_saved_bytes(caller.bytes(saved, saved_length)?, seed)
+    })
+}
+
+/// Makes a loop with a seed from these random bytes, and gives it to the caller.
+fn give_queueing(
+    (random, random_length): (*const u8, usize),
+    queueing: *mut *mut FtQueueing,
+    make: impl FnOnce(&Caller, [u8; FT_QUEUEING_RANDOM_BYTES]) -> Result<FtQueueing, i32>,
+) -> i32 {
     enter(|caller| {
         caller.check_place(queueing)?;
         let seed = random_bytes::<FT_QUEUEING_RANDOM_BYTES>(&caller, random, random_length)?;
-        caller.give(queueing, FtQueueing::from_saved_bytes(caller.bytes(saved, saved_length)?, seed)?)?;
+        caller.give(queueing, make(&caller, seed)?)?;
         Ok(0)
     })
 }

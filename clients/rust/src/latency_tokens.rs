@@ -73,7 +73,7 @@ impl LatencyTokens {
     }
 
     /// Waits for a token that neither this nor [`Self::first`] has returned; empty if the last one has expired.
-    pub async fn changed(&mut self) -> Vec<u8> {
+    pub async fn wait_for_next_token(&mut self) -> Vec<u8> {
         match self.latest.changed().await {
             Ok(()) => self.latest.borrow().token.clone(),
             // The runtime stops, which alone ends the task.
@@ -92,7 +92,7 @@ impl fmt::Debug for LatencyTokens {
 /// Next token of a measurement, or none for ever without one.
 pub(crate) async fn next_of(tokens: &mut Option<LatencyTokens>) -> Vec<u8> {
     match tokens {
-        Some(tokens) => tokens.changed().await,
+        Some(tokens) => tokens.wait_for_next_token().await,
         None => std::future::pending().await,
     }
 }

@@ -15,7 +15,7 @@ use crate::api::status::Rejection;
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::expansion::Expansion;
 use crate::domain::filter::Refusal;
-use crate::domain::filter::explain::{CompatibleAdvert, NearMiss};
+use crate::domain::filter::explain::{NearMiss, UnrefusedAdvert};
 use crate::domain::filter::search_round_trip::{ExplainedRoundTrip, RoundTripWithSource};
 use crate::domain::id::{SetId, TicketId, UserKey};
 use crate::domain::latency::prediction_terms::PredictionTerms;
@@ -121,7 +121,7 @@ pub(crate) fn explain_search_response(
         round_trip: near.round_trip.map(explained_round_trip),
         ..pb::NearMiss::default()
     };
-    let compatible = |advert: &CompatibleAdvert| pb::CompatibleAdvertisement {
+    let compatible = |advert: &UnrefusedAdvert| pb::CompatibleAdvertisement {
         advertisement_id: advert.advertisement_id.to_string(),
         score: advert.score,
         round_trip: advert.round_trip.map(explained_round_trip),

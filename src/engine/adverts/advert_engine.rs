@@ -76,7 +76,7 @@ impl AdvertEngine {
     }
 
     /// Runs an expiry sweep now and waits until its changes are applied.
-    pub(crate) async fn sweep_expired(&self) {
+    pub(crate) async fn sweep_expired_adverts_and_wait(&self) {
         sweep_expired_adverts(&self.state, &self.writer).await;
         let _ = self.flush().await;
     }

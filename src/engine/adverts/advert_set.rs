@@ -75,12 +75,12 @@ impl AdvertRecord {
 
 /// Records and index entries replaced by publications. Freed outside the lock, because that takes long.
 #[derive(Debug, Default)]
-pub(crate) struct ReplacedRecords {
+pub(crate) struct ReplacedRecordsToFree {
     records: Vec<AdvertRecord>,
     index_entries: Vec<IndexEntry>,
 }
 
-impl ReplacedRecords {
+impl ReplacedRecordsToFree {
     pub(crate) fn with_capacity(records: usize, entries: usize) -> Self {
         Self { records: Vec::with_capacity(records), index_entries: Vec::with_capacity(entries) }
     }
@@ -188,7 +188,7 @@ impl AdvertSet {
             record,
             &mut entries.into_iter(),
             |all| *all = reservations,
-            &mut ReplacedRecords::default(),
+            &mut ReplacedRecordsToFree::default(),
         );
     }
 
@@ -200,7 +200,7 @@ impl AdvertSet {
         mut record: AdvertRecord,
         entries: &mut impl Iterator<Item = IndexEntry>,
         change: impl FnOnce(&mut ThinVec<Reservation>) -> T,
-        replaced: &mut ReplacedRecords,
+        replaced: &mut ReplacedRecordsToFree,
     ) -> (&AdvertRecord, T) {
         let slot = self.records.entry(record.advertisement.id);
         if let MapEntry::Occupied(old) = &slot {

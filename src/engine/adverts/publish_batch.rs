@@ -8,7 +8,7 @@ use thin_vec::ThinVec;
 use crate::domain::id::SetId;
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set::{AdvertRecord, ReplacedRecords, build_index_entry};
+use crate::engine::adverts::advert_set::{AdvertRecord, ReplacedRecordsToFree, build_index_entry};
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::in_flight_changes::{InFlightGuard, send_answer};
 use crate::engine::adverts::update_answer::UpdateSnapshot;
@@ -105,7 +105,7 @@ impl PublishBatch {
             records.push(record);
         }
         let mut applied: Vec<AppliedPublication> = Vec::with_capacity(self.publications.len());
-        let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
+        let mut replaced = ReplacedRecordsToFree::with_capacity(records.len(), entries.len());
         let mut entries = entries.into_iter();
         let fills_sessions = state.common.fills_open_sessions(set_id);
         {

@@ -201,7 +201,7 @@ impl QueueEngine {
             accepted: response.accept,
             answered_by: holder.user,
         };
-        if !self.shared.wait_for_match(response.match_id).await? {
+        if !self.shared.wait_until_match_cached(response.match_id).await? {
             return Err(EngineError::NotOwner);
         }
         let outcome = self.shared.apply_match_event(response.match_id, event).await?;

@@ -173,7 +173,7 @@ impl SharedState {
 
     /// Waits until a match is in the cache; whether it is. Fails if the store has it and the feed has not brought it yet: the call
     /// is to be repeated.
-    pub(crate) async fn wait_for_match(&self, id: MatchId) -> Result<bool, EngineError> {
+    pub(crate) async fn wait_until_match_cached(&self, id: MatchId) -> Result<bool, EngineError> {
         if self.wait_for_cached(|cache| cache.match_by_id(id).map(|_| ())).await.is_some() {
             return Ok(true);
         }

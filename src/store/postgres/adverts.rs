@@ -88,7 +88,10 @@ impl Store for PostgresStore {
         ids.sort_unstable();
         let mut slot = self.background_connection.lock().await;
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading advertisements", |connection| {
-            sqlx::query(sql::READ_ADVERTISEMENTS).bind(self.replica.silo_ids()).bind(&ids).fetch_all(&mut *connection)
+            sqlx::query(sql::READ_ADVERTISEMENTS_WITH_IDS)
+                .bind(self.replica.silo_ids())
+                .bind(&ids)
+                .fetch_all(&mut *connection)
         })?;
         let (found, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed(), &self.unknown_rows)?;
         Ok(found)
@@ -151,7 +154,10 @@ async fn delete_expired(session: &mut WriteSession, now: UnixMs) -> Result<(), S
         let all_silos: Option<Vec<i64>> = None;
         let rows =
             query_within!(session.connection, OPERATION_TIMEOUT, "reading expired advertisements", |connection| {
-                sqlx::query(sql::READ_ADVERTISEMENTS).bind(&all_silos).bind(&expired).fetch_all(&mut *connection)
+                sqlx::query(sql::READ_ADVERTISEMENTS_WITH_IDS)
+                    .bind(&all_silos)
+                    .bind(&expired)
+                    .fetch_all(&mut *connection)
             })?;
         let (known, _) = feed::decode_changes(&rows, 0, session.replica_id, &session.unknown_rows)?;
         let known: BTreeSet<AdvertisementId> = known.iter().map(|stored| stored.advertisement.id).collect();

@@ -123,7 +123,7 @@ async fn advertisement_expires_exactly_at_its_ttl() {
     server.clock.advance_ms(1);
     let found = searching.search().await.expect("search");
     assert!(found.candidates.is_empty(), "expired, although not yet swept");
-    server.sweep_expired().await;
+    server.sweep_expired_adverts_and_wait().await;
     let request = pb::MatchmakingUpdateAdvertisementRequest {
         advertisement_id: advertised.id().into(),
         advertisement_token: advertised.token().to_vec(),

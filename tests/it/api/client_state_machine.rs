@@ -155,8 +155,8 @@ async fn expired_advertisement_leaves_memory_and_store() {
     assert_eq!(searching.reserve(advertised.id()).await.expect("reserve").connect_data, b"host:8888");
 
     server.clock.advance_ms(90_000);
-    server.sweep_expired().await;
-    server.sweep_expired().await;
+    server.sweep_expired_adverts_and_wait().await;
+    server.sweep_expired_adverts_and_wait().await;
     let metrics = server.app.metrics.render();
     for gauge in ["fireteam_advertisements 0", "fireteam_reservations 0"] {
         assert!(metrics.contains(gauge), "{gauge} in\n{metrics}");

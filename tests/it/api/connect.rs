@@ -268,7 +268,7 @@ async fn update_of_an_expired_advertisement_keeps_its_waiting_time() {
         let mut advertised = client.advertise(request.clone()).await.expect("advertise");
         server.clock.advance_ms(12_000);
         if is_swept {
-            server.sweep_expired().await;
+            server.sweep_expired_adverts_and_wait().await;
         }
         let mut searching = client.new_search(1, party_session(&[("guest", 0.0)]));
         assert!(searching.search().await.expect("search").candidates.is_empty());

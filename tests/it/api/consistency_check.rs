@@ -75,7 +75,7 @@ async fn consistency_check_finds_no_difference_after_all_operations() {
         assert_eq!((report.difference_count, report.advertisements, report.reservations), (0, 7, 2), "{report:?}");
         assert_eq!((report.complete, report.not_yet_durable, report.changing), (true, 0, 0), "{report:?}");
         server.clock.advance_ms(30_000);
-        server.sweep_expired().await;
+        server.sweep_expired_adverts_and_wait().await;
         let report = check_consistency(operator).await;
         assert_eq!(
             (report.difference_count, report.advertisements, report.reservations),
@@ -84,7 +84,7 @@ async fn consistency_check_finds_no_difference_after_all_operations() {
         );
         server.clock.advance_ms(60_000);
         assert_eq!(check_consistency(operator).await.difference_count, 0, "expired, not yet swept");
-        server.sweep_expired().await;
+        server.sweep_expired_adverts_and_wait().await;
         let report = check_consistency(operator).await;
         assert_eq!((report.difference_count, report.advertisements), (0, 0), "{report:?}");
         assert!(server.app.metrics.render().contains("\nfireteam_consistency_differences 0\n"));

@@ -135,10 +135,10 @@ async fn unconfirmed_reservation_expires_and_confirmed_one_stays() {
     assert_eq!(events.next_reservation_event().await.expect("an event").state(), pb::ReservationState::Confirmed);
 
     server.clock.advance_ms(29_999);
-    server.sweep_expired().await;
+    server.sweep_expired_adverts_and_wait().await;
     assert_eq!(advertised.heartbeat().await.expect("heartbeat").reservations.len(), 2, "before the deadline");
     server.clock.advance_ms(1);
-    server.sweep_expired().await;
+    server.sweep_expired_adverts_and_wait().await;
     let expired = events.next_reservation_event().await.expect("an event");
     assert_eq!(expired.state(), pb::ReservationState::Expired);
     assert_eq!(expired.reservation.expect("a reservation").reservation_id, ids[1]);

@@ -219,7 +219,7 @@ async fn match_goes_on_after_its_advertisement_is_deleted() {
         game_server.client.delete_advertisement(delete).await.expect("delete");
         for _ in 0..4 {
             server.clock.advance_ms(40_000);
-            server.sweep_expired().await;
+            server.sweep_expired_adverts_and_wait().await;
             let beaten = game_server.host.heartbeat().await.expect("beat").remove(0);
             assert_eq!((beaten.match_id.clone(), beaten.state()), (match_id.clone(), HostedMatchState::Playing));
         }

@@ -30,9 +30,9 @@ async fn expiry_during_a_store_outage_is_written_later() {
 
     clock.advance_ms(90_000);
     store.adverts_unavailable.store(true, Ordering::SeqCst);
-    engine.sweep_expired().await;
+    engine.sweep_expired_adverts_and_wait().await;
     assert_eq!(store.load_advertisements(clock.now()).await.unwrap().len(), 1, "the store was unavailable");
     store.adverts_unavailable.store(false, Ordering::SeqCst);
-    engine.sweep_expired().await;
+    engine.sweep_expired_adverts_and_wait().await;
     assert!(store.load_advertisements(clock.now()).await.unwrap().is_empty(), "deleted at the next sweep");
 }

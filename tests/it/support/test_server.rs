@@ -169,8 +169,8 @@ impl TestServer {
     }
 
     /// Expires what is due at the current time and waits until it is written.
-    pub(crate) async fn sweep_expired(&self) {
-        self.app.engine.sweep_expired().await;
+    pub(crate) async fn sweep_expired_adverts_and_wait(&self) {
+        self.app.engine.sweep_expired_adverts_and_wait().await;
     }
 }
 

@@ -122,7 +122,7 @@ impl MatchHosting {
                 self.call(HostRequest::ReportResult(report));
             }
             HostingEvent::Stop if self.state == State::Idle || self.state == State::Hosting => {
-                self.end(HostEnd::Stopped);
+                self.enter_ending_state(HostEnd::Stopped);
             }
             // Time has passed, or the event comes too early or too late.
             _ => {}
@@ -215,7 +215,7 @@ impl MatchHosting {
                 let [least, most] = BEAT_INTERVAL;
                 Duration::from_millis(response.next_beat_in_ms).clamp(least, most)
             }
-            Err(error) if error.is_final() => return self.end(HostEnd::Failed(error)),
+            Err(error) if error.is_final() => return self.enter_ending_state(HostEnd::Failed(error)),
             Err(error) => {
                 let pause = RETRY_AFTER.mul_f64(0.5 + self.rng.random::<f64>() / 2.0);
                 pause.max(Duration::from_millis(error.retry_after_ms.unwrap_or(0)).min(BEAT_INTERVAL[1]))
@@ -267,7 +267,7 @@ impl MatchHosting {
     }
 
     /// Ends when the ends and reports underway are answered.
-    fn end(&mut self, end: HostEnd) {
+    fn enter_ending_state(&mut self, end: HostEnd) {
         self.calls.forget_unwanted(|_, request| matches!(request, HostRequest::Heartbeat(_)));
         self.state = State::Ending { end, until: self.now + ENDING_TIME };
     }

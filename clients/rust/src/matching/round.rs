@@ -10,8 +10,8 @@ use crate::pb;
 /// Most candidates of a round.
 const CANDIDATES_MAX: usize = 256;
 /// Most hosts of a phase, as rulesets allow them.
-const QUICK_MAX: usize = 50;
-const INVOLVED_MAX: usize = 10;
+const QUICK_PHASE_CANDIDATES_MAX: usize = 50;
+const INVOLVED_PHASE_CANDIDATES_MAX: usize = 10;
 /// Difference by which a round trip may exceed its estimate, milliseconds: estimates are rounded to 25 ms, and half of them err by more.
 const ESTIMATE_MARGIN_MS: f64 = 100.0;
 
@@ -81,12 +81,12 @@ impl Round {
 
     /// Number of candidates for the quick phase. 0: no probes.
     pub(super) fn quick_count(&self) -> usize {
-        self.plan.as_ref().map_or(0, |plan| QUICK_MAX.min(plan.quick as usize))
+        self.plan.as_ref().map_or(0, |plan| QUICK_PHASE_CANDIDATES_MAX.min(plan.quick as usize))
     }
 
     /// Number of candidates for the involved phase. 0: none.
     pub(super) fn involved_count(&self) -> usize {
-        self.plan.as_ref().map_or(0, |plan| INVOLVED_MAX.min(plan.involved as usize))
+        self.plan.as_ref().map_or(0, |plan| INVOLVED_PHASE_CANDIDATES_MAX.min(plan.involved as usize))
     }
 
     /// Time of the quick phase, milliseconds, as the ruleset says.

@@ -265,7 +265,7 @@ async fn ticket_renews_its_round_trips_with_heartbeats() {
     ticket.use_latency_tokens(tokens.clone());
     ticket.heartbeat().await.unwrap();
     pass_time_until_renewal().await;
-    assert_eq!(tokens.changed().await, b"proven+");
+    assert_eq!(tokens.wait_for_next_token().await, b"proven+");
     ticket.heartbeat().await.unwrap();
 
     let mut stream = ticket.watch();

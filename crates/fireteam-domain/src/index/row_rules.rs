@@ -18,9 +18,9 @@ pub(super) struct RowOwnerKey {
 }
 
 /// Tag of an owner that is the first user.
-const USER_TAG: u32 = 0x8000;
+const USER_OWNER_TAG: u32 = 0x8000;
 /// Tag of an owner that is the authenticated publisher.
-const CALLER_TAG: u32 = 0xc000;
+const PUBLISHER_OWNER_TAG: u32 = 0xc000;
 
 /// Bits of `word_column::SEATS_AND_OWNER` with the open seats.
 pub(super) const SEATS_MASK: u32 = 0xffff;
@@ -28,15 +28,15 @@ pub(super) const SEATS_MASK: u32 = 0xffff;
 impl RowOwnerKey {
     /// Owner of an advertisement.
     pub(super) fn of_advertisement(advertisement: &Advertisement) -> Self {
-        let user = || advertisement.session.players.first().map(|player| Self::new(player.user, USER_TAG));
-        let publisher = advertisement.publisher.map(|publisher| Self::new(publisher, CALLER_TAG));
+        let user = || advertisement.session.players.first().map(|player| Self::new(player.user, USER_OWNER_TAG));
+        let publisher = advertisement.publisher.map(|publisher| Self::new(publisher, PUBLISHER_OWNER_TAG));
         publisher.or_else(user).unwrap_or_default()
     }
 
     /// Owners whose rows are the searcher's own sessions.
     pub(super) fn owner_keys_of_searcher<'a>(searcher: &Searcher<'a>) -> impl Iterator<Item = Self> + use<'a> {
-        let caller = searcher.caller.map(|caller| Self::new(caller, CALLER_TAG));
-        caller.into_iter().chain(searcher.users.iter().map(|&user| Self::new(user, USER_TAG)))
+        let caller = searcher.caller.map(|caller| Self::new(caller, PUBLISHER_OWNER_TAG));
+        caller.into_iter().chain(searcher.users.iter().map(|&user| Self::new(user, USER_OWNER_TAG)))
     }
 
     fn new(key: UserKey, kind: u32) -> Self {

@@ -217,7 +217,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let Some(open_roles) = self.open_roles.take() else { return };
         for team in 0..self.joining_teams.len() as u16 {
             let place = (team, self.seating.open_seats_in_team(team));
-            let roles = open_roles.roles_of_guests(self.pass_state.input.teams, place, &self.guests_in(team));
+            let roles = open_roles.roles_of_joining_parties(self.pass_state.input.teams, place, &self.guests_in(team));
             let guests = self.joining_teams[usize::from(team)].iter_mut();
             guests.zip(roles).for_each(|((_, own), roles)| *own = roles);
         }

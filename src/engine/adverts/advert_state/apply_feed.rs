@@ -8,7 +8,7 @@ use thin_vec::ThinVec;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, ReplacedRecords, build_index_entry};
+use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, ReplacedRecordsToFree, build_index_entry};
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::replication_state::{LastLocalBatchByAdvert, ReplicationState};
@@ -107,7 +107,7 @@ impl AdvertState {
             entries
                 .extend(rulesets.iter().map(|ruleset| build_index_entry(record, ruleset, &self.common.party_values)));
         }
-        let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
+        let mut replaced = ReplacedRecordsToFree::with_capacity(records.len(), entries.len());
         let mut events_by_advert: Vec<(AdvertisementId, Vec<ReservationWithChange>)> = Vec::new();
         {
             let mut set = set.lock_for_write();

@@ -50,7 +50,7 @@ impl QueueEngine {
                 return Err(EngineError::TicketNotFound);
             };
             let TicketState::InMatch(match_id) = stored.state else { return Ok(stored) };
-            if !self.shared.wait_for_match(match_id).await? {
+            if !self.shared.wait_until_match_cached(match_id).await? {
                 return Err(EngineError::MatchNotFound);
             }
             let event = MatchEvent::PlayersLeft { ticket_id, users: users.to_vec(), left_by };

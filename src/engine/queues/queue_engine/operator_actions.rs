@@ -47,7 +47,7 @@ impl QueueEngine {
                 TicketState::InMatch(match_id) => match_id,
                 TicketState::Waiting => return Err(EngineError::Internal),
             };
-            if !self.shared.wait_for_match(match_id).await? {
+            if !self.shared.wait_until_match_cached(match_id).await? {
                 return Err(EngineError::MatchNotFound);
             }
             let event = MatchEvent::TicketWithdrawn { ticket_id, reason: end_reason };

@@ -89,7 +89,7 @@ pub(super) fn decode_advertisement(
     Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
 }
 
-/// Advertisement id in a row of `READ_CHANGES`.
+/// Advertisement id in a row of `READ_CHANGES_WITH_CURRENT_ROWS`.
 pub(super) fn decode_advertisement_id(row: &PgRow, index: usize) -> Result<AdvertisementId, StoreError> {
     ColumnReader { table: "advertisement", row }.id_bytes(index, "advertisement_id").map(AdvertisementId::from_bytes)
 }

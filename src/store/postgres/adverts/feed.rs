@@ -139,7 +139,7 @@ fn decode_chunk(
     decoded.filter_map(Result::transpose).collect()
 }
 
-/// Column of `READ_CHANGES` with the advertisement id; the advertisement's other columns follow.
+/// Column of `READ_CHANGES_WITH_CURRENT_ROWS` with the advertisement id; the advertisement's other columns follow.
 const ADVERTISEMENT_COLUMN: usize = 3;
 
 /// Decodes changed advertisements with their reservations, and ids without an advertisement or with one of a newer

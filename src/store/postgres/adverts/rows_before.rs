@@ -86,7 +86,7 @@ impl AdvertRowsBefore {
             return Ok(());
         }
         let ids = to_uuids(keys.erased_users.iter().map(|(id, _)| id.as_bytes()));
-        let query = sqlx::query(sql::READ_ADVERTISEMENTS).bind(None::<Vec<i64>>).bind(ids);
+        let query = sqlx::query(sql::READ_ADVERTISEMENTS_WITH_IDS).bind(None::<Vec<i64>>).bind(ids);
         for row in query.fetch_all(&mut *connection).await? {
             let id = decode::decode_advertisement_id(&row, 0)?;
             let decoded = decode::decode_advertisement(&row, 0, 0);

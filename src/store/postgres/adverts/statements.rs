@@ -347,7 +347,7 @@ pub(super) const LOAD_ALL_RESERVATIONS: &str = "
 
 /// Advertisements in the silos `$1` with the ids in `$2`, and their reservations, in id order. One statement, so that
 /// all rows are of one snapshot; one row per reservation, or one without any.
-pub(super) const READ_ADVERTISEMENTS: &str = "
+pub(super) const READ_ADVERTISEMENTS_WITH_IDS: &str = "
     select a.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
            a.join_seats, a.body, a.connect_data, a.ttl_ms, a.beacon_vector, r.reservation_id, r.advertisement_id, r.seats,
            r.users, r.request_digest, r.state, r.deadline_ms, r.owner, r.party,

@@ -62,7 +62,7 @@ pub(in crate::store::postgres) struct FeedBatchHeader {
     pub(in crate::store::postgres) has_more: bool,
 }
 
-/// Position of a feed, as binds of a `READ_CHANGES` statement.
+/// Position of a feed, as binds of the statement that reads its changes.
 pub(in crate::store::postgres) struct FeedPosition {
     low_watermark: i64,
     read_versions: Vec<i64>,

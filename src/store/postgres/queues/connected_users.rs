@@ -7,7 +7,7 @@ use crate::domain::id::{SetId, SiloId};
 use crate::store::queues::QueueKey;
 use crate::store::queues::connected_users_report::ConnectedUsersReport;
 
-const REMOVE_LIST: &str = "delete from connected_user where replica = $1";
+const REMOVE_ALL_USERS_OF_SERVER: &str = "delete from connected_user where replica = $1";
 
 const REMOVE_USERS: &str = "
     delete from connected_user u
@@ -76,7 +76,7 @@ pub(super) async fn store_report_and_read_totals(
 ) -> Result<Vec<(i64, i64, i64)>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     if report.replaces_list {
-        sqlx::query(REMOVE_LIST).bind(replica).execute(&mut *transaction).await?;
+        sqlx::query(REMOVE_ALL_USERS_OF_SERVER).bind(replica).execute(&mut *transaction).await?;
     }
     for (statement, users) in [(REMOVE_USERS, &report.disconnected), (ADD_USERS, &report.connected)] {
         if !users.is_empty() {

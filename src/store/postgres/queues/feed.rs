@@ -92,7 +92,7 @@ impl QueueFeed for ChangeFeed<QueueFeedSource> {
     }
 }
 
-/// Column of `READ_CHANGES` with the number of changes of an unknown kind.
+/// Column of `READ_KEYS_OF_CHANGES` with the number of changes of an unknown kind.
 const UNKNOWN_KIND_COUNT_COLUMN: usize = 6;
 
 /// Keys of the changed rows.
@@ -103,7 +103,7 @@ struct ChangedKeys {
 }
 
 impl ChangedKeys {
-    /// Decodes the columns of `READ_CHANGES` after those of `FeedReadHeader`.
+    /// Decodes the columns of `READ_KEYS_OF_CHANGES` after those of `FeedReadHeader`.
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         Ok(Self { ticket_ids: row.try_get(3)?, match_ids: row.try_get(4)?, rated_users: row.try_get(5)? })
     }

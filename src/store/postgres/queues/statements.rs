@@ -125,7 +125,7 @@ pub(super) const INSERT_BLOCK_LISTS: &str = "
 ";
 
 /// Updates block lists.
-pub(super) const UPDATE_BLOCK_LISTS: &str = "
+pub(super) const UPDATE_BLOCK_LIST_ROWS: &str = "
     update block_list b
        set blocked = u.blocked, version = u.version
       from unnest($1::uuid[], $2::bytea[], $3::bigint[]) as u (user_key, blocked, version)

@@ -43,7 +43,7 @@ pub(super) async fn write_changes(
     write_consents(sql::UPDATE_CONSENTS, &changes.updated_consents, connection).await?;
     let inserted = write_block_lists(sql::INSERT_BLOCK_LISTS, &changes.inserted_block_lists, connection).await?;
     check_row_count(inserted, changes.inserted_block_lists.len())?;
-    write_block_lists(sql::UPDATE_BLOCK_LISTS, &changes.updated_block_lists, connection).await?;
+    write_block_lists(sql::UPDATE_BLOCK_LIST_ROWS, &changes.updated_block_lists, connection).await?;
     ratings::write_ratings(changes, connection).await?;
     insert_results(&changes.inserted_results, connection).await?;
     ratings::write_history(changes, connection).await?;

@@ -29,8 +29,11 @@ pub(super) async fn read_advertisements(
     let mut connection = open::connect(path).await?;
     // Both queries see the snapshot of the first.
     let mut snapshot = connection.begin().await.map_err(to_store_error)?;
-    let page =
-        sqlx::query(sql::READ_ADVERTISEMENTS).bind(&id_list).fetch_one(&mut *snapshot).await.map_err(to_store_error)?;
+    let page = sqlx::query(sql::READ_ADVERTISEMENTS_WITH_IDS)
+        .bind(&id_list)
+        .fetch_one(&mut *snapshot)
+        .await
+        .map_err(to_store_error)?;
     let reservation_rows = sqlx::query(sql::READ_RESERVATIONS_OF_ADVERTISEMENTS)
         .bind(&id_list)
         .fetch_all(&mut *snapshot)

@@ -42,7 +42,7 @@ pub(super) const LOAD_PAGE: &str = select_page!(
 );
 
 /// Page of the advertisements in `$1`, a JSON array of ids; nulls if none exists.
-pub(super) const READ_ADVERTISEMENTS: &str = select_page!(
+pub(super) const READ_ADVERTISEMENTS_WITH_IDS: &str = select_page!(
     "
       from json_each($1) requested
       join advertisement a on a.advertisement_id = unhex(requested.value)
@@ -291,7 +291,7 @@ mod tests {
             LOAD_PAGE_END,
             LOAD_PAGE,
             LOAD_ALL_RESERVATIONS,
-            READ_ADVERTISEMENTS,
+            READ_ADVERTISEMENTS_WITH_IDS,
             READ_RESERVATIONS_OF_ADVERTISEMENTS,
             LIST_ADVERTISEMENT_IDS,
             COMMIT_AND_MEASURE_WAL,

@@ -135,7 +135,7 @@ impl AdvertRowsBefore {
             return Ok(());
         }
         let ids = hex_json_array(keys.erased_users.iter().map(|(id, _)| id.as_bytes()));
-        let query = sqlx::query(sql::READ_ADVERTISEMENTS).bind(ids);
+        let query = sqlx::query(sql::READ_ADVERTISEMENTS_WITH_IDS).bind(ids);
         let page = query.fetch_one(&mut *connection).await.map_err(to_store_error)?;
         let is_empty = page.try_get::<Option<&str>, _>(1).map_err(to_store_error)?.is_none();
         for row in if is_empty { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {

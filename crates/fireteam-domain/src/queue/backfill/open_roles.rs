@@ -56,7 +56,7 @@ impl SeatedRoles {
     }
 
     /// Roles of the players of each of `guests` in `team`, which has `room` for more.
-    pub(super) fn roles_of_guests(
+    pub(super) fn roles_of_joining_parties(
         &self,
         spec: &TeamsSpec,
         (team, room): (u16, u16),
