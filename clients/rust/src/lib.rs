@@ -21,7 +21,7 @@
 //!     players: vec![pb::PlayerData { user_id: "ada".into(), skill: Some(250.0), ..Default::default() }],
 //!     ..Default::default()
 //! };
-//! let mut search_session = client.search_session(1, party);
+//! let mut search_session = client.new_search(1, party);
 //! let found = search_session.search().await?;
 //! if let Some(best) = found.candidates.first() {
 //!     let reservation = search_session.reserve(&best.advertisement_id).await?;
