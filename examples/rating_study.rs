@@ -39,7 +39,7 @@ pub(crate) enum StudySchemeFlag {
     /// Each pair of 2 to 12 players has its own result, drawn with Elo's probability.
     AllAgainstAll,
     /// 2 to 12 players in one ranking.
-    OneFinishingOrder,
+    OneOrder,
     /// Two teams; the one with the higher mean true skill wins.
     TwoTeams,
 }
@@ -51,9 +51,7 @@ impl StudySchemeFlag {
                 StudyScheme::AllAgainstAll,
                 "each pair of 2 to 12 players has its own result, drawn by true skill; changes are averaged",
             ),
-            Self::OneFinishingOrder => {
-                (StudyScheme::OneFinishingOrder, "2 to 12 players in one ranking, drawn by true skill")
-            }
+            Self::OneOrder => (StudyScheme::OneOrder, "2 to 12 players in one ranking, drawn by true skill"),
             Self::TwoTeams => {
                 (StudyScheme::TwoTeams, "two teams of 1 to 6; the team with the higher mean true skill wins")
             }

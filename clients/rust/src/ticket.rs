@@ -212,7 +212,7 @@ impl TicketStream {
                 Err(error) => error,
             };
             self.stream = None;
-            // A stream ends after so many bytes. Another one goes on at once; if that tells no status, it has failed.
+            // A stream ends at its byte limit. Another one goes on at once; if that tells no status, it has failed.
             if self.failed_attempts == 0 && is_stream_limit(&error) {
                 self.failed_attempts = 1;
                 continue;

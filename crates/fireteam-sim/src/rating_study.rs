@@ -43,7 +43,7 @@ pub enum StudyScheme {
     AllAgainstAll,
     /// 2 to 12 players in one ranking, drawn by Plackett-Luce. Each pair has the same probabilities as above, but their
     /// results are correlated.
-    OneFinishingOrder,
+    OneOrder,
     /// Two teams of 1 to 6. The team with the higher mean true skill wins.
     TwoTeams,
 }
@@ -131,9 +131,7 @@ pub fn run_study(
         let players = draw_players(scheme, &mut rng);
         let after = match scheme {
             StudyScheme::AllAgainstAll => rate_pairwise_results(spec, &true_skills, &skills, &players, &mut rng)?,
-            StudyScheme::OneFinishingOrder => {
-                rate_one_finishing_order(spec, &true_skills, &skills, &players, &mut rng)?
-            }
+            StudyScheme::OneOrder => rate_one_finishing_order(spec, &true_skills, &skills, &players, &mut rng)?,
             StudyScheme::TwoTeams => rate_two_teams(spec, &true_skills, &skills, &players)?,
         };
         for (&player, skill) in players.iter().zip(after) {
@@ -178,7 +176,7 @@ fn draw_true_skills(seed: u64) -> Vec<f64> {
 
 fn draw_players(scheme: StudyScheme, rng: &mut SimRng) -> Vec<usize> {
     let count = match scheme {
-        StudyScheme::AllAgainstAll | StudyScheme::OneFinishingOrder => rng.random_range(2..=STUDY_MATCH_PLAYERS_MAX),
+        StudyScheme::AllAgainstAll | StudyScheme::OneOrder => rng.random_range(2..=STUDY_MATCH_PLAYERS_MAX),
         StudyScheme::TwoTeams => 2 * rng.random_range(1..=STUDY_MATCH_PLAYERS_MAX / 2),
     };
     index::sample(rng, STUDY_PLAYERS, count).into_vec()

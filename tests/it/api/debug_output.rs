@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use fireteam_client::{Client, Error, HostEvent, MatchHost, RetryPolicy, TokenSource, pb};
+use fireteam_client::{Client, Error, HostEvent, MatchHost, RetryPolicy, SecretBytes, TokenSource, pb};
 
 use crate::support::queue_server::enter_request;
 use crate::support::source_tree;
@@ -130,6 +130,9 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     formatted.format("Error", &Error::MissingField("status"));
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     formatted.format("LatencyTokens", &client.latency_tokens(socket));
+    let token = b"token of beacons".to_vec();
+    formatted.add_secret("a latency token", &token);
+    formatted.format("SecretBytes", &SecretBytes::from(token));
     format_queue_handles(&client, &mut formatted).await;
     formatted.assert_no_secret();
 

@@ -235,7 +235,7 @@ async fn queueing_run_renews_the_round_trips_of_a_waiting_ticket() {
     );
 }
 
-/// The server ends a stream after so many bytes: the ticket's stream goes on in another one.
+/// The server ends a stream at its byte limit: the ticket's stream goes on in another one.
 #[tokio::test]
 async fn ticket_stream_goes_on_after_the_byte_limit_of_a_stream() {
     let beacon = ScriptedBeacon::start(false).await;

@@ -30,7 +30,7 @@ async fn match_is_placed_by_predicted_round_trips() {
         let (folder, clock) = (ruleset(2, &latency, hosting), Arc::new(TestClock::new()));
         let issuer = TokenIssuer::new(&*clock);
         let server = start_server(&folder, &clock, &issuer, None).await;
-        let (site, mut fleet) = (Site { server: &server, issuer: &issuer }, Fleet::new());
+        let (site, mut fleet) = (Site { server: &server, issuer: &issuer }, Fleet::without_regions());
         fleet.announce(&site.fleet_caller().await).await;
         advertise(&site, &mut fleet, NEAR_BY_DISTANCE, 1).await;
         advertise(&site, &mut fleet, NEAR_BY_PREDICTION, 0).await;
