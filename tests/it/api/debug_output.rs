@@ -130,9 +130,8 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     formatted.format("Error", &Error::MissingField("status"));
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     formatted.format("LatencyTokens", &client.latency_tokens(socket));
-    let token = b"token of beacons".to_vec();
-    formatted.add_secret("a latency token", &token);
-    formatted.format("SecretBytes", &SecretBytes::from(token));
+    formatted.add_secret("a latency token", b"token of beacons");
+    formatted.format("SecretBytes", &SecretBytes(b"token of beacons".to_vec()));
     format_queue_handles(&client, &mut formatted).await;
     formatted.assert_no_secret();
 
