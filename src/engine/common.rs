@@ -219,6 +219,24 @@ impl Common {
         Ok((session, ignored_fields))
     }
 
+    /// Session of a game server to publish: with its locality as it is, since players receive its address, and with the vector that
+    /// follows from `floors`. Also the paths of ignored fields.
+    pub(crate) fn with_exact_locality_and_vector(
+        &self,
+        caller: &Caller,
+        session: Session,
+        floors: &PartyBeaconFloors,
+    ) -> Result<(Session, Vec<String>), EngineError> {
+        let (mut session, ignored_fields) = self.with_resolved_locality(caller, session)?;
+        let place_and_center = session.locality.zip(session.locality);
+        session.set_published_beacon_vector(floors.to_published_vector(
+            &self.beacons,
+            place_and_center,
+            self.clock.now(),
+        ));
+        Ok((session, ignored_fields))
+    }
+
     /// Session as [`Common::with_coarse_locality_and_vector`] gives it, without a vector; its place with the center of its grid cell; and the
     /// paths of ignored fields.
     pub(crate) fn with_coarse_locality_and_place(

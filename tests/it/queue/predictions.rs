@@ -1,6 +1,7 @@
 //! Round trips between waiting tickets, predicted from beacons over the wire: limits, renewal, expiry, a liar, and hosts.
 
 mod fleet_changes;
+mod game_servers;
 mod members;
 mod two_servers;
 mod worst_pair;
@@ -131,10 +132,23 @@ impl Fleet {
         network: u32,
         ms: u64,
     ) -> Vec<u8> {
-        let caller = LatencyCaller::new(site.server, site.issuer, Role::Client, player.0, player.1).await;
+        self.token_of(site, Role::Client, player, network, ms).await
+    }
+
+    /// The same for a caller of another role.
+    pub(super) async fn token_of(
+        &mut self,
+        site: &Site<'_>,
+        role: Role,
+        caller: (&str, &'static str, f64),
+        network: u32,
+        ms: u64,
+    ) -> Vec<u8> {
+        let (_, address, _) = caller;
+        let caller = LatencyCaller::new(site.server, site.issuer, role, caller.0, address).await;
         let (binding, unix_s) = (caller.binding().await, site.server.clock.now().0 / 1_000);
         let of_network = self.beacons.iter_mut().filter(|beacon| beacon.id % 2 == network);
-        let receipts = of_network.map(|beacon| beacon.receipt(player.1, ms, &binding, unix_s)).collect();
+        let receipts = of_network.map(|beacon| beacon.receipt(address, ms, &binding, unix_s)).collect();
         caller.report(receipts).await.latency_token
     }
 }

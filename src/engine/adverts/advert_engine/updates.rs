@@ -219,7 +219,6 @@ impl AdvertEngine {
         (is_create, create_digest, consents): (bool, Option<[u8; 16]>, CheckedConsents),
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let claim = signed_token.claim;
-        // A game server's location needs no rounding: players receive its address.
         let (mut session, now) = (session, self.state.common.clock.now());
         let tokens = &update.latency_tokens;
         let AppliedLatencyTokens { mut ignored_fields, floors } =
@@ -228,7 +227,9 @@ impl AdvertEngine {
             AdvertisementKind::Session => {
                 self.state.common.with_coarse_locality_and_vector(caller, session, &floors)?
             }
-            AdvertisementKind::GameServer => self.state.common.with_resolved_locality(caller, session)?,
+            AdvertisementKind::GameServer => {
+                self.state.common.with_exact_locality_and_vector(caller, session, &floors)?
+            }
         };
         ignored_fields.extend(untrusted);
         validate_session_for_ruleset(&ruleset, &session)?;
