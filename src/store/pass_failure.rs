@@ -28,7 +28,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{HexKey, decode_advertisement, encode_advertisement};
-use crate::store::queues::ticket_match_body::{decode_ticket, encode_ticket};
+use crate::store::queues::ticket_body::{decode_ticket, encode_ticket};
 
 /// Maximum number of files in the folder. The oldest is deleted for a new one.
 pub const PASS_FAILURE_FILES_MAX: usize = 16;

@@ -10,6 +10,7 @@ pub mod connected_users_report;
 pub(super) mod consents;
 pub mod first_scale;
 mod lease_holders;
+mod match_body;
 mod queue_key;
 mod queue_outcome;
 pub(super) mod queue_rows;
@@ -20,7 +21,7 @@ pub(super) mod result_encoding;
 pub(super) mod row_changes;
 pub(super) mod row_checksums;
 mod side_report_json;
-pub(super) mod ticket_match_body;
+pub(super) mod ticket_body;
 pub(super) mod ticket_match_encoding;
 pub(super) mod touched_keys;
 

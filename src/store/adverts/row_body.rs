@@ -17,7 +17,7 @@
 //! round-trip exactly. Domain types do not depend on this format.
 //!
 //! `h`, `s`, `w` and `e` belong to an advertisement. The other keys belong to a session, and are also used in a ticket's
-//! body (`queues/ticket_match_body.rs`).
+//! body (`queues/ticket_body.rs`).
 
 use std::fmt;
 use std::net::IpAddr;

@@ -10,8 +10,9 @@ use crate::domain::queue::seat_vectors::SeatBeaconVectors;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
+use crate::store::queues::match_body::{decode_match, encode_match};
 use crate::store::queues::queue_rows::match_purge_at;
-use crate::store::queues::ticket_match_body::{decode_match, decode_ticket, encode_match, encode_ticket};
+use crate::store::queues::ticket_body::{decode_ticket, encode_ticket};
 use crate::store::queues::{StoredTicket, TicketState};
 use crate::store::rows::{
     RowChecksum, blob_with_checksum, body_error, from_ms, to_ms, unknown_row_error, verified_blob,

@@ -1,38 +1,30 @@
-//! JSON encoding of the parts of a ticket and of a match without a column, with short keys, as in
-//! `adverts/row_body.rs`.
+//! JSON encoding of the parts of a match without a column, with short keys and the rules of `ticket_body.rs`.
 //!
-//! | ticket | content | | match | content |
-//! |---|---|---|---|---|
-//! | `s` | subject, 32 hexadecimal digits | | `h` | ruleset hash |
-//! | `q` | session, with the keys of `adverts/row_body.rs` | | `m` | tickets: id, entered, team, players |
-//! | `j` | join seats | | | a player: user, client, role or null, acceptance or null |
-//! | `t` | ratings: rating, deviation | | `q` | quality |
-//! | `b` | blocked users | | `r` | region |
-//! | `a` | exclusive | | `b` | advertisement that it backfills |
-//! | `o` | own round trips, in the order of those in the session | | | |
-//! | `n` | players who answer for themselves | | | |
-//! | | | | `d` | deadline of the ready check, or of the search for a server |
-//! | | | | `k` | time until which the named host may confirm |
-//! | | | | `y` | game servers that did not confirm |
-//! | | | | `x` | players who left during play: user, time |
-//! | `k` | digest key of the ratings, as a signed number | | `d` | deadline of the ready check, or of the search for a server |
-//! | | | | `e`, `u` | start; time at which the match ends without a report |
-//! | | | | `z` | time at which the host is lost if it is not heard before |
-//! | | | | `v`, `c` | game server: advertisement and reservation; connect data in hexadecimal digits |
-//! | | | | `p` | peer: the host |
-//! | | | | `vs` | game server of a session's match, which has no reservation: advertisement |
-//! | | | | `ch` | chosen entries of string lists: attribute, entry |
-//! | | | | `wp` | worst pair: indices of its tickets; round trip, low and high end, index in `ESTIMATE_SOURCES`, or null |
-//! | | | | `bs` | begun by a session: advertisement, reservation of each ticket or null, digest of the request |
-//! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
-//! | | | | `n` | ended, and was not hosted by fireteam |
+//! | key | content |
+//! |---|---|
+//! | `h` | ruleset hash |
+//! | `m` | tickets: id, entered, team, players; a player: user, client, role or null, acceptance or null |
+//! | `q` | quality |
+//! | `r` | region |
+//! | `b` | advertisement that it backfills |
+//! | `d` | deadline of the ready check, or of the search for a server |
+//! | `k` | time until which the named host may confirm |
+//! | `y` | game servers that did not confirm |
+//! | `x` | players who left during play: user, time |
+//! | `e`, `u` | start; time at which the match ends without a report |
+//! | `z` | time at which the host is lost if it is not heard before |
+//! | `v`, `c` | game server: advertisement and reservation; connect data in hexadecimal digits |
+//! | `p` | peer: the host |
+//! | `vs` | game server of a session's match, which has no reservation: advertisement |
+//! | `bt` | bots by team |
+//! | `ch` | chosen entries of string lists: attribute, entry |
+//! | `wp` | worst pair: indices of its tickets; round trip, low and high end, index in `ESTIMATE_SOURCES`, or null |
+//! | `bs` | begun by a session: advertisement, reservation of each ticket or null, digest of the request |
+//! | `es` | skills of players who were erased before the result |
+//! | `o` | end reason, as index in `MATCH_END_REASONS` |
+//! | `n` | ended, and was not hosted by fireteam |
 //!
-//! The reports of a match's players have keys of two letters, as in `side_report_json.rs`. So have the skills of players who were
-//! erased before the result: `es`.
-//!
-//! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
-//! `adverts/row_body.rs`. Times are milliseconds since the Unix epoch. NaN and infinity, which no correct server writes,
-//! become null and are read as NaN.
+//! The reports of the players have keys of two letters, as in `side_report_json.rs`.
 
 use std::collections::BTreeMap;
 
@@ -50,114 +42,14 @@ use crate::domain::lifecycle::side_reports::SideReports;
 use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
 };
-use crate::domain::queue::ticket::{PlayerRating, Ticket};
+use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
-use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
+use crate::store::adverts::row_body::{HexKey, to_json_text};
 use crate::store::queues::side_report_json::{
     PlayerResultReportJson, decode_player_result_reports, decode_reports_outcome, encode_player_result_reports,
     encode_reports_outcome,
 };
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TicketBodyToRead {
-    #[serde(rename = "s")]
-    subject: Option<HexKey>,
-    #[serde(rename = "q")]
-    session: BodyToRead,
-    #[serde(rename = "j", default)]
-    join_seats: u16,
-    #[serde(rename = "t", default)]
-    player_ratings: Vec<(Option<f64>, Option<f64>)>,
-    #[serde(rename = "k", default)]
-    rating_digest_key: Option<i64>,
-    #[serde(rename = "b", default)]
-    blocked_users: Vec<HexKey>,
-    #[serde(rename = "a", default)]
-    exclusive: bool,
-    #[serde(rename = "o")]
-    own_round_trips_ms: Option<Box<[f32]>>,
-    #[serde(rename = "n", default)]
-    self_answering: Vec<HexKey>,
-}
-
-#[derive(Serialize)]
-struct TicketBodyToWrite<'a> {
-    #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
-    subject: Option<HexKey>,
-    #[serde(rename = "q")]
-    session: BodyToWrite<'a>,
-    #[serde(rename = "j", skip_serializing_if = "is_zero")]
-    join_seats: u16,
-    #[serde(rename = "t", skip_serializing_if = "JsonList::is_empty")]
-    player_ratings: JsonList<'a, PlayerRating, (f64, f64)>,
-    #[serde(rename = "k", skip_serializing_if = "Option::is_none")]
-    rating_digest_key: Option<i64>,
-    #[serde(rename = "b", skip_serializing_if = "JsonList::is_empty")]
-    blocked_users: JsonList<'a, UserKey, HexKey>,
-    #[serde(rename = "a", skip_serializing_if = "is_false")]
-    exclusive: bool,
-    #[serde(rename = "o", skip_serializing_if = "Option::is_none")]
-    own_round_trips_ms: Option<&'a [f32]>,
-    #[serde(rename = "n", skip_serializing_if = "JsonList::is_empty")]
-    self_answering: JsonList<'a, UserKey, HexKey>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u16) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(flag: &bool) -> bool {
-    !*flag
-}
-
-pub(in crate::store) fn encode_ticket(ticket: &Ticket) -> String {
-    to_json_text(&TicketBodyToWrite {
-        subject: ticket.subject.map(HexKey::from_user_key),
-        session: BodyToWrite::from_session(&ticket.session),
-        join_seats: ticket.session.join_seats,
-        rating_digest_key: ticket.rating_digest_key.map(RatingKey::to_stored),
-        player_ratings: JsonList(&ticket.player_ratings, |rating| (rating.rating, rating.deviation)),
-        blocked_users: JsonList(&ticket.blocked_users, |user| HexKey::from_user_key(*user)),
-        exclusive: ticket.exclusive,
-        own_round_trips_ms: ticket.own_round_trips_ms.as_deref(),
-        self_answering: JsonList(&ticket.self_answering, |user| HexKey::from_user_key(*user)),
-    })
-}
-
-/// Decodes a ticket. The caller sets the values that have a column.
-pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::Error> {
-    let body: TicketBodyToRead = serde_json::from_str(text)?;
-    let mut session = body.session.into_session()?;
-    session.join_seats = body.join_seats;
-    let player_rating = |(rating, deviation): (Option<f64>, Option<f64>)| PlayerRating {
-        rating: rating.unwrap_or(f64::NAN),
-        deviation: deviation.unwrap_or(f64::NAN),
-    };
-    let rating_key = |number| {
-        let key = RatingKey::from_stored(number).filter(|key| key.is_pool_and_scale_digest());
-        key.ok_or_else(|| serde_json::Error::custom(format_args!("{number} is not a digest key")))
-    };
-    if body.own_round_trips_ms.as_ref().is_some_and(|own| own.len() != session.region_latencies.len()) {
-        return Err(serde_json::Error::custom("the number of own round trips is not that of the regions"));
-    }
-    Ok(Ticket {
-        id: TicketId::from_bytes([0; 16]),
-        set_id: SetId::default(),
-        subject: body.subject.map(HexKey::user_key),
-        entered_at: UnixMs::default(),
-        session,
-        player_ratings: body.player_ratings.into_iter().map(player_rating).collect(),
-        rating_digest_key: body.rating_digest_key.map(rating_key).transpose()?,
-        blocked_users: body.blocked_users.into_iter().map(HexKey::user_key).collect(),
-        exclusive: body.exclusive,
-        own_round_trips_ms: body.own_round_trips_ms,
-        self_answering: body.self_answering.into_iter().map(HexKey::user_key).collect(),
-    })
-}
 
 type MatchPlayerBody = (HexKey, HexKey, Option<u16>, Option<bool>);
 
@@ -198,7 +90,7 @@ struct MatchBody {
     peer_host: Option<HexKey>,
     #[serde(rename = "o", skip_serializing_if = "Option::is_none")]
     end_reason: Option<u8>,
-    #[serde(rename = "n", default, skip_serializing_if = "is_false")]
+    #[serde(rename = "n", default, skip_serializing_if = "std::ops::Not::not")]
     unhosted: bool,
     #[serde(rename = "sr", default, skip_serializing_if = "Vec::is_empty")]
     side_reports: Vec<PlayerResultReportJson>,
