@@ -190,6 +190,11 @@ impl Common {
         Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS })
     }
 
+    /// Whether this server serves a silo.
+    pub(crate) fn serves_silo(&self, silo: SiloId) -> bool {
+        self.served_silos.as_ref().is_none_or(|silos| silos.contains(&silo))
+    }
+
     /// Session with the locality that the server resolved, and the paths of client fields that it ignored.
     ///
     /// Returns [`EngineError::InvalidFields`] for a silo that this server does not serve.
@@ -211,11 +216,7 @@ impl Common {
         floors: &PartyBeaconFloors,
     ) -> Result<(Session, Vec<String>), EngineError> {
         let (mut session, place_and_center, ignored_fields) = self.with_coarse_locality_and_place(caller, session)?;
-        session.set_published_beacon_vector(floors.to_published_vector(
-            &self.beacons,
-            place_and_center,
-            self.clock.now(),
-        ));
+        self.publish_vector(&mut session, place_and_center, floors);
         Ok((session, ignored_fields))
     }
 
@@ -229,12 +230,13 @@ impl Common {
     ) -> Result<(Session, Vec<String>), EngineError> {
         let (mut session, ignored_fields) = self.with_resolved_locality(caller, session)?;
         let place_and_center = session.locality.zip(session.locality);
-        session.set_published_beacon_vector(floors.to_published_vector(
-            &self.beacons,
-            place_and_center,
-            self.clock.now(),
-        ));
+        self.publish_vector(&mut session, place_and_center, floors);
         Ok((session, ignored_fields))
+    }
+
+    fn publish_vector(&self, session: &mut Session, place_and_center: PlaceAndCellCenter, floors: &PartyBeaconFloors) {
+        let vector = floors.to_published_vector(&self.beacons, place_and_center, self.clock.now());
+        session.set_published_beacon_vector(vector);
     }
 
     /// Session as [`Common::with_coarse_locality_and_vector`] gives it, without a vector; its place with the center of its grid cell; and the
@@ -279,7 +281,7 @@ impl Common {
         mut session: Session,
         locate: impl FnOnce(&ReloadableLocator, IpAddr) -> Option<Locality>,
     ) -> Result<(Session, Vec<String>), EngineError> {
-        if self.served_silos.as_ref().is_some_and(|silos| !silos.contains(&session.silo)) {
+        if !self.serves_silo(session.silo) {
             let problem = format!("silo {} is not served by this server; use the server of its region", session.silo);
             return Err(field_error("session_composition.silo_id", problem));
         }

@@ -144,7 +144,7 @@ pub trait QueueStore: Send + Sync + 'static {
     /// Dropping the returned future does not split the batch: it is committed whole or not at all.
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError>;
 
-    /// Reads a ticket, for a caller whose server has not read it from the feed yet. Takes no locks and delays no write.
+    /// Reads a ticket, for a caller whose server has not read it from the feed yet.
     async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError>;
 
     /// Reads a match, for a caller whose write was stale.

@@ -1,11 +1,14 @@
 //! A server whose queue feed is late: what another server has acknowledged is not refused. The fault is planted: the feed is held back
 //! while a marker file exists.
 
-use fireteam_client::{RetryPolicy, Ticket, pb};
+use fireteam_client::{Code, RetryPolicy, Ticket, pb};
 use tokio_stream::StreamExt as _;
+use tonic::transport::Endpoint;
 
 use crate::cluster::Cluster;
 use crate::support::database::create_test_database;
+use crate::support::generated_client as wire;
+use crate::support::generated_client::operator_service_client::OperatorServiceClient;
 use crate::support::party::party_session;
 use crate::support::server_process::TEST_TIMEOUT;
 
@@ -13,15 +16,45 @@ const RULESET: &str = r#"<Ruleset Name="Duel" SetId="11">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
   <Teams Count="2" Size="1"/>
   <Queue PassIntervalMs="10"><RatingWindow Start="2" Max="2"/></Queue>
+  <ReadyCheck TimeoutMs="600000"/>
 </Ruleset>"#;
 
-async fn enter(cluster: &Cluster, name: &str) -> Ticket {
+/// Two servers; while the file exists that the result names, the feed of the second one is held back.
+struct LateFeed {
+    cluster: Cluster,
+    folder: tempfile::TempDir,
+}
+
+impl LateFeed {
+    fn start(database_url: &str) -> Self {
+        let cluster = Cluster::new_with_ruleset(database_url, 2, RULESET);
+        let folder = tempfile::tempdir().expect("a folder");
+        let fault = format!("hold_queue_feed=return({})", folder.path().join("hold").display());
+        tokio::task::block_in_place(|| {
+            cluster.fill(0, None, &[]);
+            cluster.fill(1, None, &[("FAILPOINTS", &fault)]);
+        });
+        // From now on; it has read its snapshot.
+        std::fs::write(folder.path().join("hold"), "").expect("the marker");
+        Self { cluster, folder }
+    }
+
+    fn client(&self, server: usize) -> fireteam_client::Client {
+        self.cluster.client(server, 0).expect("a server is running").with_retry_policy(RetryPolicy::NEVER)
+    }
+
+    fn let_feed_arrive(&self) {
+        std::fs::remove_file(self.folder.path().join("hold")).expect("the marker");
+    }
+}
+
+async fn enter(site: &LateFeed, name: &str) -> Ticket {
     let request = pb::QueueEnterRequest {
         session_composition: Some(party_session(&[(name, 20.0)])),
         matchmaking_set_id: Some(11),
         ..Default::default()
     };
-    cluster.client(0, 0).expect("a server is running").enter_queue(request).await.expect("enter")
+    site.client(0).enter_queue(request).await.expect("enter")
 }
 
 /// R9: a heartbeat, a watch and a leave of a ticket that another server has acknowledged work at a server that has not read it from
@@ -29,19 +62,10 @@ async fn enter(cluster: &Cluster, name: &str) -> Ticket {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ticket_is_served_by_a_server_whose_queue_feed_is_late() {
     let Some(database) = create_test_database("late_queue_feed").await else { return };
-    let cluster = Cluster::new_with_ruleset(&database.url, 2, RULESET);
-    let folder = tempfile::tempdir().expect("a folder");
-    let marker = folder.path().join("hold");
-    let fault = format!("hold_queue_feed=return({})", marker.display());
-    tokio::task::block_in_place(|| {
-        cluster.fill(0, None, &[]);
-        cluster.fill(1, None, &[("FAILPOINTS", &fault)]);
-    });
-    // From now on; it has read its snapshot.
-    std::fs::write(&marker, "").expect("the marker");
-    let late = cluster.client(1, 0).expect("a server is running").with_retry_policy(RetryPolicy::NEVER);
+    let site = LateFeed::start(&database.url);
+    let late = site.client(1);
 
-    let ann = enter(&cluster, "ann").await.reference();
+    let ann = enter(&site, "ann").await.reference();
     let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ann.clone()], ..Default::default() };
     late.heartbeat_tickets(heartbeat).await.expect("a heartbeat");
     let watched = pb::QueueWatchRequest { tickets: vec![ann.clone()], ..Default::default() };
@@ -53,7 +77,7 @@ async fn ticket_is_served_by_a_server_whose_queue_feed_is_late() {
     };
     let left = late.leave_queue(leave).await.expect("left");
     assert!(matches!(left.result, Some(pb::queue_leave_response::Result::Ended(_))), "{left:?}");
-    std::fs::remove_file(&marker).expect("the marker");
+    site.let_feed_arrive();
     let has_ended = async {
         loop {
             let status = statuses.next().await.expect("the stream is open").expect("a status");
@@ -63,4 +87,47 @@ async fn ticket_is_served_by_a_server_whose_queue_feed_is_late() {
         }
     };
     tokio::time::timeout(TEST_TIMEOUT, has_ended).await.expect("in time");
+}
+
+fn answer(ticket: &Ticket, match_id: &str) -> pb::QueueRespondRequest {
+    pb::QueueRespondRequest {
+        ticket_id: ticket.id().to_owned(),
+        ticket_token: ticket.reference().ticket_token,
+        match_id: match_id.to_owned(),
+        accept: true,
+        ..Default::default()
+    }
+}
+
+/// R9: a match that the feed has not brought is not refused as unknown. An answer to its ready check is to be repeated, also one of a
+/// leaving player; operators see the match. After its end the answer says that there is no ready check, and the ticket waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn match_is_known_to_a_server_whose_queue_feed_is_late() {
+    let Some(database) = create_test_database("late_queue_feed_match").await else { return };
+    let site = LateFeed::start(&database.url);
+    let late = site.client(1);
+    let (ann, mut bob) = (enter(&site, "ann").await, enter(&site, "bob").await);
+    let mut statuses = ann.watch();
+    let match_id = loop {
+        let status = statuses.next().await.expect("a stream").expect("a status");
+        if let Some(found) = status.found_match {
+            break found.match_id;
+        }
+    };
+    let unavailable = late.respond_to_ready_check(answer(&ann, &match_id)).await.expect_err("not applied yet");
+    assert_eq!(unavailable.code(), Some(Code::Unavailable), "{unavailable}");
+    let operator_address = site.cluster.with(1, |server| server.operator_address);
+    let endpoint = Endpoint::from_shared(format!("http://{operator_address}")).expect("an address");
+    let mut operator = OperatorServiceClient::new(endpoint.connect_lazy());
+    let told = operator.get_match(wire::GetMatchRequest { match_id: match_id.clone() }).await.expect("a match");
+    assert_eq!(told.into_inner().tickets.len(), 2);
+
+    bob.respond_to_ready_check(&match_id, false).await.expect("decline");
+    let ended = late.respond_to_ready_check(answer(&ann, &match_id)).await.expect_err("it has ended");
+    assert_eq!(ended.code(), Some(Code::FailedPrecondition), "{ended}");
+    let cancelled = operator.cancel_match(wire::CancelMatchRequest { match_id, reason: "test".into() }).await;
+    assert!(cancelled.expect("an answer").into_inner().had_ended);
+    let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ann.reference()], ..Default::default() };
+    let statuses = late.heartbeat_tickets(heartbeat).await.expect("a heartbeat").statuses;
+    assert_eq!(statuses[0].state(), pb::TicketState::Waiting);
 }

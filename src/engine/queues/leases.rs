@@ -41,10 +41,10 @@ const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(2);
 /// wait for two of them at most.
 const OUTAGE_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Rounds of `ROUND_INTERVAL` between purges of ended tickets and matches.
+/// Rounds of `CLEAN_UP_INTERVAL` between purges of ended tickets and matches.
 const ROUNDS_PER_PURGE: u32 = 5;
 
-/// Rounds of `ROUND_INTERVAL` between removals of old ratings: ten minutes. Each reads all ratings in memory.
+/// Rounds of `CLEAN_UP_INTERVAL` between removals of old ratings: ten minutes. Each reads all ratings in memory.
 const ROUNDS_PER_RATING_PURGE: u32 = 300;
 
 /// Maximum transactions of one removal of old ratings.

@@ -45,7 +45,7 @@ use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::{purge_ratings, run_lease_task};
 use crate::engine::queues::offer_task::offer_matches_to_allocators;
 use crate::engine::queues::outage_sync::record_restart;
-use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::shared_state::{FoundMatch, SharedState};
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
@@ -201,8 +201,10 @@ impl QueueEngine {
             accepted: response.accept,
             answered_by: holder.user,
         };
-        if !self.shared.wait_until_match_cached(response.match_id).await? {
-            return Err(EngineError::NotOwner);
+        match self.shared.find_match(response.match_id).await? {
+            Some(FoundMatch::Cached(_)) => {}
+            Some(FoundMatch::EndedInStore(_)) => return Err(EngineError::NoReadyCheck),
+            None => return Err(EngineError::NotOwner),
         }
         let outcome = self.shared.apply_match_event(response.match_id, event).await?;
         if outcome.result != EventResult::Changed {

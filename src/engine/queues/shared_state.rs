@@ -40,6 +40,7 @@ use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWri
 use crate::engine::ratings::RatingCache;
 use crate::engine::writer_inbox::{RETRY_AFTER_MS, submit_command};
 use crate::rules::catalog::MatchRulesetLookup;
+use crate::store::StoreError;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket};
 
 /// Maximum delay until another replica's acknowledged change is visible here.
@@ -75,6 +76,39 @@ pub(crate) struct SharedState {
     pub(crate) lease_wakeup: Notify,
     /// Change counter of the cache, for callers that wait for a ticket or a match.
     cache_changes: watch::Sender<u64>,
+}
+
+/// A match that a call is about.
+#[derive(Debug)]
+pub(crate) enum FoundMatch {
+    /// In the cache: events can be applied to it.
+    Cached(Arc<Match>),
+    /// It has ended, and the feed has not brought it.
+    EndedInStore(Arc<Match>),
+}
+
+impl FoundMatch {
+    /// The match, wherever it was found.
+    pub(crate) fn into_match(self) -> Arc<Match> {
+        match self {
+            Self::Cached(found) | Self::EndedInStore(found) => found,
+        }
+    }
+}
+
+/// Row that was read. A row that this server cannot decode counts as absent, as in the feed.
+fn readable_row<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, EngineError> {
+    match read {
+        Ok(row) => Ok(row),
+        Err(error) if error.is_of_one_row() => {
+            tracing::debug!(%error, "row of a ticket or match not decoded");
+            Ok(None)
+        }
+        Err(error) => {
+            tracing::debug!(%error, "ticket or match not read");
+            Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS })
+        }
+    }
 }
 
 impl SharedState {
@@ -156,40 +190,46 @@ impl SharedState {
         }
     }
 
-    /// Ticket from the cache; from the store if another server may have written it and the feed has not brought it yet. `None` if it
-    /// does not exist, or was purged.
+    /// Ticket from the cache; from the store if another server may have written it and the feed has not brought it yet. `None` as for
+    /// [`Self::read_unfed_ticket`].
     pub(crate) async fn find_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, EngineError> {
-        if let Some(cached) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await {
-            return Ok(Some(cached));
+        match self.wait_for_cached(|cache| cache.ticket(id).cloned()).await {
+            Some(cached) => Ok(Some(cached)),
+            None => self.read_unfed_ticket(id).await,
         }
+    }
+
+    /// Ticket in the store that the feed has not brought. `None` if it does not exist, was purged, is of a silo that this server does
+    /// not serve, or cannot be decoded here.
+    pub(crate) async fn read_unfed_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, EngineError> {
         if !self.has_replicas {
             return Ok(None);
         }
-        self.common.store.read_ticket(id).await.map_err(|error| {
-            tracing::debug!(%error, ticket = %id, "ticket not read");
-            EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
-        })
+        let stored = readable_row(self.common.store.read_ticket(id).await)?;
+        Ok(stored.filter(|stored| self.common.serves_silo(stored.ticket.session.silo)))
     }
 
-    /// Waits until a match is in the cache; whether it is. Fails if the store has it and the feed has not brought it yet: the call
-    /// is to be repeated.
-    pub(crate) async fn wait_until_match_cached(&self, id: MatchId) -> Result<bool, EngineError> {
-        if self.wait_for_cached(|cache| cache.match_by_id(id).map(|_| ())).await.is_some() {
-            return Ok(true);
+    /// Match in the cache; if the feed is late, one that has ended in the store. Fails if the store has it and it has not ended: the
+    /// call is to be repeated. `None` as for [`Self::read_unfed_match`].
+    pub(crate) async fn find_match(&self, id: MatchId) -> Result<Option<FoundMatch>, EngineError> {
+        if let Some(cached) = self.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await {
+            return Ok(Some(FoundMatch::Cached(cached)));
         }
+        match self.read_unfed_match(id).await? {
+            None => Ok(None),
+            Some(stored) if stored.stage.end_reason().is_some() => Ok(Some(FoundMatch::EndedInStore(stored))),
+            Some(_) => Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }),
+        }
+    }
+
+    /// Match in the store that the feed has not brought. `None` if it does not exist, was purged, is of a silo that this server does
+    /// not serve, or cannot be decoded here.
+    pub(crate) async fn read_unfed_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, EngineError> {
         if !self.has_replicas {
-            return Ok(false);
+            return Ok(None);
         }
-        let unavailable = EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
-        match self.common.store.read_match(id).await {
-            Ok(None) => Ok(false),
-            Ok(Some(stored)) if stored.stage.end_reason().is_some() => Ok(false),
-            Ok(Some(_)) => Err(unavailable),
-            Err(error) => {
-                tracing::debug!(%error, match_id = %id, "match not read");
-                Err(unavailable)
-            }
-        }
+        let stored = readable_row(self.common.store.read_match(id).await)?;
+        Ok(stored.filter(|stored| self.common.serves_silo(stored.silo)))
     }
 
     /// A match as it is now, if another server has changed it since `known`. Reads the store, so it is only asked before a

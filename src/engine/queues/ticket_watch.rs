@@ -29,8 +29,8 @@ pub struct TicketWatch {
     holders: BTreeMap<TicketId, TicketHolder>,
     /// Tickets with unsent changes.
     changed_tickets: BTreeSet<TicketId>,
-    /// Deadline until which an unknown ticket may still arrive from another replica.
-    unknown_ticket_deadline: Instant,
+    /// Time from which the store is asked for tickets that the feed has not brought.
+    next_unfed_check_at: Instant,
 }
 
 impl TicketWatch {
@@ -45,12 +45,13 @@ impl TicketWatch {
         sent_versions.keys().for_each(|id| cache.subscribe(*id, &notifier));
         drop(cache);
         let changed_tickets = sent_versions.keys().copied().collect();
-        let unknown_ticket_deadline =
+        let next_unfed_check_at =
             Instant::now() + if shared.has_replicas { REPLICATION_DELAY_MAX } else { Duration::ZERO };
-        Self { shared, notifier, sent_versions, holders, changed_tickets, unknown_ticket_deadline }
+        Self { shared, notifier, sent_versions, holders, changed_tickets, next_unfed_check_at }
     }
 
-    /// Next changed status of any ticket; `None` when all have ended, no result is awaited, and the last status was sent.
+    /// Next changed status of any ticket; `None` when all have ended, no result is awaited, and the last status was sent. It may be
+    /// dropped and called again.
     pub async fn next_status(&mut self) -> Option<TicketStatus> {
         loop {
             while let Some(id) = self.changed_tickets.pop_first() {
@@ -62,36 +63,33 @@ impl TicketWatch {
             if self.sent_versions.is_empty() {
                 return None;
             }
-            self.changed_tickets = if Instant::now() < self.unknown_ticket_deadline {
-                match timeout_at(self.unknown_ticket_deadline, self.notifier.wait_for_changes()).await {
-                    Ok(changed_tickets) => changed_tickets,
-                    // Check unknown tickets once more, then drop them, unless the store has them and the feed is late.
-                    Err(_) => {
-                        if self.is_an_unknown_ticket_stored().await {
-                            self.unknown_ticket_deadline = Instant::now() + REPLICATION_DELAY_MAX;
-                        }
-                        self.sent_versions.keys().copied().collect()
-                    }
-                }
-            } else {
-                self.notifier.wait_for_changes().await
-            };
+            let unfed = self.unfed_tickets();
+            if unfed.is_empty() {
+                self.changed_tickets = self.notifier.wait_for_changes().await;
+                continue;
+            }
+            match timeout_at(self.next_unfed_check_at, self.notifier.wait_for_changes()).await {
+                Ok(changed_tickets) => self.changed_tickets = changed_tickets,
+                Err(_) => self.stop_watching_absent(unfed).await,
+            }
         }
     }
 
-    /// Whether the store has a watched ticket that the cache has not; also if the store cannot be read.
-    async fn is_an_unknown_ticket_stored(&self) -> bool {
-        if !self.shared.has_replicas {
-            return false;
-        }
-        let is_unknown = |id: &&TicketId| self.shared.cache.read().ticket(**id).is_none();
-        let unknown: Vec<TicketId> = self.sent_versions.keys().filter(is_unknown).copied().collect();
-        for id in unknown {
-            if !matches!(self.shared.common.store.read_ticket(id).await, Ok(None)) {
-                return true;
+    /// Watched tickets that the feed has not brought, or that were purged.
+    fn unfed_tickets(&self) -> Vec<TicketId> {
+        let cache = self.shared.cache.read();
+        self.sent_versions.keys().copied().filter(|id| cache.ticket(*id).is_none()).collect()
+    }
+
+    /// Ends the subscription to those of the tickets that the store has not. The others may still arrive.
+    async fn stop_watching_absent(&mut self, unfed: Vec<TicketId>) {
+        for id in unfed {
+            let is_absent = matches!(self.shared.read_unfed_ticket(id).await, Ok(None));
+            if is_absent && self.shared.cache.read().ticket(id).is_none() {
+                self.stop_watching(id);
             }
         }
-        false
+        self.next_unfed_check_at = Instant::now() + REPLICATION_DELAY_MAX;
     }
 
     /// The watch of the player who was named as host confirms the match.
@@ -117,13 +115,8 @@ impl TicketWatch {
     /// Status of a ticket, if it differs from the last one sent.
     fn status_if_changed(&mut self, id: TicketId) -> Option<TicketStatus> {
         let stored = self.shared.cache.read().ticket(id).cloned();
-        let Some(stored) = stored else {
-            // The ticket is purged, or has not arrived from another replica yet.
-            if self.unknown_ticket_deadline <= Instant::now() {
-                self.stop_watching(id);
-            }
-            return None;
-        };
+        // `None`: the ticket was purged, or has not arrived from another replica yet.
+        let stored = stored?;
         let holder = *self.holders.get(&id)?;
         let status = self.shared.ticket_status_for(&holder, &stored, self.shared.common.clock.now());
         let versions = self

@@ -1,12 +1,18 @@
 //! Leaving in each stage, alone or with the party; and parties that are silent before their match is played.
 
+use std::sync::Arc;
+
 use fireteam::config::{RulesetSource, StoreTarget};
 use fireteam_client::pb;
 use pb::{MatchEndReason, TicketEndReason, TicketState};
 use tonic::Code;
 
-use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, enter_request, start_queue_server};
-use crate::support::test_server::TestServer;
+use crate::security::session_privacy::servers_on_one_postgres;
+use crate::support::database::create_test_database;
+use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, enter_request, start_queue_server, wait_until};
+use crate::support::ruleset_dir::RulesetDirectory;
+use crate::support::server_process::TEST_TIMEOUT;
+use crate::support::test_server::{TestClock, TestServer};
 
 /// Ready check with a cooldown of a minute.
 const CHECKED: &str = r#"<ReadyCheck TimeoutMs="20000" DeclineCooldownMs="60000"/>"#;
@@ -194,4 +200,38 @@ async fn leave_during_play_survives_a_restart() {
     assert_eq!(states, [TicketState::Waiting, TicketState::Matched]);
     let refused = client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("bob is in a match");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
+}
+
+/// A watch of a ticket that was purged ends, at each of two servers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_of_a_purged_ticket_ends() {
+    let Some(database) = create_test_database("watch_of_a_purged_ticket_ends").await else { return };
+    let rules = RulesetDirectory::with_files(&[("duel.xml", &duel_ruleset(""))]);
+    let clock = Arc::new(TestClock::new());
+    let (here, there) = servers_on_one_postgres(&database.url, &clock, |config| {
+        config.rulesets = RulesetSource::Directory(rules.path().to_owned());
+        config.token_key_file = Some(rules.path().join("token-key"));
+    })
+    .await;
+    let client = here.client().await;
+    let mut ann = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    assert!(ann.leave().await.expect("leave"));
+    clock.advance_ms(2 * 60 * 60 * 1_000);
+    let mut connection = database.connect().await;
+    wait_until("the ticket is purged", async || {
+        let count: i64 =
+            sqlx::query_scalar("select count(*) from ticket").fetch_one(&mut connection).await.expect("rows");
+        count == 0
+    })
+    .await;
+    for client in [client, there.client().await] {
+        let mut stream = client.watch_tickets([ann.reference()]);
+        let watched = async {
+            // A server may still have it in memory.
+            while let Some(status) = stream.next().await.expect("the stream is open") {
+                assert_eq!(status.state(), TicketState::Ended);
+            }
+        };
+        tokio::time::timeout(TEST_TIMEOUT, watched).await.expect("it ends");
+    }
 }

@@ -208,4 +208,15 @@ async fn regions_of_their_own_are_silos_of_their_own_servers() {
     }
     assert_eq!((&matches[0], &matches[2]), (&matches[1], &matches[3]));
     assert_ne!(matches[0], matches[2]);
+    // A ticket of the other region is unknown, though both regions share the store.
+    let of_ann = pb::QueueHeartbeatRequest { tickets: vec![ann.ticket.reference()], ..Default::default() };
+    assert_eq!(us.heartbeat_tickets(of_ann).await.expect("heartbeat").statuses[0].state(), TicketState::Ended);
+    let answer = pb::QueueRespondRequest {
+        ticket_id: ann.ticket.id().to_owned(),
+        ticket_token: ann.ticket.reference().ticket_token,
+        match_id: matches[0].clone(),
+        accept: true,
+        ..Default::default()
+    };
+    assert_eq!(us.respond_to_ready_check(answer).await.expect_err("unknown").code(), Some(Code::NotFound));
 }

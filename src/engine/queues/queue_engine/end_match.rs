@@ -29,11 +29,7 @@ impl QueueEngine {
             (None, EndMatchProof::GameServer(token)) => self.only_match_of_host(caller, token)?,
             (None, EndMatchProof::Ticket(_)) => return Err(EngineError::NotOwner),
         };
-        let match_ = self
-            .shared
-            .wait_for_cached(|cache| cache.match_by_id(match_id).cloned())
-            .await
-            .ok_or(EngineError::NotOwner)?;
+        let match_ = self.shared.find_match(match_id).await?.ok_or(EngineError::NotOwner)?.into_match();
         let check = match self.check_match_end(caller, &end, &match_) {
             Err(refusal) => match self.shared.wait_for_newer_match(&match_).await? {
                 Some(newer) => self.check_match_end(caller, &end, &newer)?,

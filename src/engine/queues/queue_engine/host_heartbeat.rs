@@ -96,10 +96,10 @@ impl QueueEngine {
         beat: HostedMatchBeat,
     ) -> Result<HostedMatch, EngineError> {
         let not_hosted = HostedMatch::new_without_details(beat.match_id, HostedMatchState::NotHosted);
-        let found = self.shared.wait_for_cached(|cache| cache.match_by_id(beat.match_id).cloned()).await;
         let is_host =
             |host: Option<&Assignment>| host.is_some_and(|host| host.is_on_game_server_with_id(advertisement));
-        let Some(mut match_) = found else { return Ok(not_hosted) };
+        let Some(found) = self.shared.find_match(beat.match_id).await? else { return Ok(not_hosted) };
+        let mut match_ = found.into_match();
         if !is_host(match_.stage.assignment_since_confirming())
             && let Some(newer) = self.shared.wait_for_newer_match(&match_).await?
         {
@@ -122,10 +122,8 @@ impl QueueEngine {
                 self.shared.adverts.confirm_seats_and_extend_advert(*advertisement, match_.set_id, *reservation);
             }
         }
-        let after = self.shared.cache.read().match_by_id(beat.match_id).cloned();
-        let after = after.filter(|match_| {
-            is_host(match_.stage.assignment_since_confirming()) || match_.stage.end_reason().is_some()
-        });
-        Ok(after.map_or(not_hosted, |match_| self.shared.hosted_match(&match_)))
+        let after = self.shared.cache.read().match_by_id(beat.match_id).cloned().unwrap_or(match_);
+        let is_told = is_host(after.stage.assignment_since_confirming()) || after.stage.end_reason().is_some();
+        Ok(if is_told { self.shared.hosted_match(&after) } else { not_hosted })
     }
 }

@@ -8,6 +8,7 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{LeaveQueueAnswer, LeaveQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::shared_state::FoundMatch;
 use crate::engine::queues::stored_ticket::is_ticket_ended;
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
@@ -50,8 +51,11 @@ impl QueueEngine {
                 return Err(EngineError::TicketNotFound);
             };
             let TicketState::InMatch(match_id) = stored.state else { return Ok(stored) };
-            if !self.shared.wait_until_match_cached(match_id).await? {
-                return Err(EngineError::MatchNotFound);
+            match self.shared.find_match(match_id).await? {
+                Some(FoundMatch::Cached(_)) => {}
+                // It has just ended: the ticket has ended too, or waits again.
+                Some(FoundMatch::EndedInStore(_)) => continue,
+                None => return Err(EngineError::MatchNotFound),
             }
             let event = MatchEvent::PlayersLeft { ticket_id, users: users.to_vec(), left_by };
             let outcome = self.shared.apply_match_event(match_id, event).await?;

@@ -7,6 +7,7 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::error::EngineError;
 use crate::engine::queues::operator_command::{CancelMatchAnswer, DismissTicketAnswer};
 use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::shared_state::FoundMatch;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::{QueueOutcome, QueueWrite, TicketState};
 
@@ -16,8 +17,7 @@ const ATTEMPTS_MAX: usize = 16;
 impl QueueEngine {
     /// Cancels a match in any stage. Its tickets wait again, unless a player has left. Idempotent.
     pub async fn cancel_match(&self, id: MatchId) -> Result<CancelMatchAnswer, EngineError> {
-        let known = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
-        let known = known.ok_or(EngineError::MatchNotFound)?;
+        let known = self.shared.find_match(id).await?.ok_or(EngineError::MatchNotFound)?.into_match();
         if let Some(end_reason) = known.stage.end_reason() {
             return Ok(CancelMatchAnswer { end_reason, had_ended: true });
         }
@@ -47,8 +47,11 @@ impl QueueEngine {
                 TicketState::InMatch(match_id) => match_id,
                 TicketState::Waiting => return Err(EngineError::Internal),
             };
-            if !self.shared.wait_until_match_cached(match_id).await? {
-                return Err(EngineError::MatchNotFound);
+            match self.shared.find_match(match_id).await? {
+                Some(FoundMatch::Cached(_)) => {}
+                // It has just ended: the ticket has ended too, or waits again.
+                Some(FoundMatch::EndedInStore(_)) => continue,
+                None => return Err(EngineError::MatchNotFound),
             }
             let event = MatchEvent::TicketWithdrawn { ticket_id, reason: end_reason };
             let outcome = self.shared.apply_match_event(match_id, event).await?;

@@ -26,9 +26,8 @@ impl QueueEngine {
         let now = common.clock.now();
         let mut found = Vec::with_capacity(stored.tickets.len());
         for membership in &stored.tickets {
-            let cached = self.shared.wait_for_cached(|cache| cache.ticket(membership.ticket_id).cloned()).await;
             // It may have ended and been forgotten since the read.
-            found.extend(cached);
+            found.extend(self.shared.find_ticket(membership.ticket_id).await?);
         }
         let is_new = |ended: &&StoredTicket| found.iter().all(|open| open.ticket.id != ended.ticket.id);
         let cache = self.shared.cache.read();

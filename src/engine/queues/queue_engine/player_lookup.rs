@@ -16,8 +16,10 @@ use crate::store::queues::{QueueKey, TicketState, UserTicketsMatchAndPenalties};
 impl QueueEngine {
     /// State of a match. With several servers, any of them knows it.
     pub async fn match_overview(&self, id: MatchId) -> Result<MatchOverview, EngineError> {
-        let found = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
-        let known = found.ok_or(EngineError::MatchNotFound)?;
+        let known = match self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await {
+            Some(cached) => cached,
+            None => self.shared.read_unfed_match(id).await?.ok_or(EngineError::MatchNotFound)?,
+        };
         // Each server gives the same answer. Without the store, it is what this server knows.
         let newer = self.shared.wait_for_newer_match(&known).await.ok().flatten();
         let found_match = newer.unwrap_or(known);
@@ -39,9 +41,8 @@ impl QueueEngine {
         let mut tickets = Vec::with_capacity(stored.tickets.len());
         let mut account = None;
         for membership in &stored.tickets {
-            let found = self.shared.wait_for_cached(|cache| cache.ticket(membership.ticket_id).cloned()).await;
             // It may have ended and been forgotten since the read.
-            let Some(found) = found else { continue };
+            let Some(found) = self.shared.find_ticket(membership.ticket_id).await? else { continue };
             account = account.or(found.ticket.subject);
             tickets.push(PlayerTicket {
                 status: self.shared.ticket_status_without_credentials(&found, common.clock.now()),

@@ -41,7 +41,8 @@ impl QueueEngine {
         }
         let (common, now) = (&self.shared.common, self.shared.common.clock.now());
         for holder in holders {
-            let Some(stored) = self.shared.find_ticket(holder.ticket_id).await? else { continue };
+            // The call goes on without a renewal: a heartbeat may need no write.
+            let Ok(Some(stored)) = self.shared.find_ticket(holder.ticket_id).await else { continue };
             let Some(seat) = own_seat(holder, &stored).filter(|seat| needs_renewal(&stored, *seat, now)) else {
                 continue;
             };
@@ -49,7 +50,6 @@ impl QueueEngine {
             let Some(vector) = published_caller_vector(common, caller, &ruleset, latency_token, now) else { continue };
             let write = QueueWrite::RenewVector { ticket_id: holder.ticket_id, seat, vector };
             if let Err(error) = self.shared.submit_write(write).await {
-                // The call goes on: a heartbeat may need no write.
                 tracing::debug!(?error, ticket = %holder.ticket_id, "round trips not renewed");
             }
         }
