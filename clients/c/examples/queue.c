@@ -118,7 +118,7 @@ static int connect_to_match(ft_queueing *queueing) {
 
 // Carries out what the loop asks of the game, and returns the number of outcomes.
 static int play(ft_queueing *queueing, int *has_ended) {
-  static uint8_t data[FT_ANSWER_BYTES];
+  static uint8_t data[FT_QUEUE_ANSWER_BYTES];
   ft_queue_outcome outcome;
   int32_t length;
   int count = 0;

@@ -838,7 +838,8 @@ int32_t ft_client_new(const struct ft_client_options *options, struct ft_client 
 int32_t ft_client_free(struct ft_client *client);
 
 // Makes a call, and blocks until it is answered, at most `call->timeout_ms` (1 to 600000). Fills `answer` for `ft_matching_handle_answer`,
-// also if the call fails; its `body` is in the buffer. Returns the bytes of the body. A capacity of `FT_ANSWER_BYTES` is enough.
+// also if the call fails; its `body` is in the buffer. Returns the bytes of the body. A capacity of `FT_ANSWER_BYTES` is enough for
+// the calls of the search loop, one of `FT_QUEUE_ANSWER_BYTES` for those of the others.
 //
 // Several threads may make calls with one client. A game that does not want to block makes calls on a thread of its own.
 int32_t ft_client_call(const struct ft_client *client,

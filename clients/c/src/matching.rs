@@ -132,7 +132,7 @@ pub(crate) fn hosting(
 ) -> Result<HostedSession, i32> {
     let request = update(advertisement)?;
     Ok(HostedSession {
-        kind: request.kind(),
+        kind: pb::AdvertisementKind::try_from(request.kind).map_err(|_| FT_ERROR_VALUE)?,
         session: request.session_composition.ok_or(FT_ERROR_VALUE)?,
         connect_data: request.connect_data,
         allowed_ranges: request.allowed_ranges,

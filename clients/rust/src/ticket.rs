@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use tokio::task::JoinSet;
 use tonic::Streaming;
 
 use crate::error::Error;
@@ -185,6 +186,8 @@ pub struct TicketStream {
     tickets: BTreeMap<String, pb::TicketReference>,
     stream: Option<Streaming<pb::QueueWatchResponse>>,
     latency_tokens: Option<LatencyTokens>,
+    /// Heartbeat with the latest token. The stream does not wait for it.
+    renewal: JoinSet<()>,
     failed_attempts: u32,
 }
 
@@ -195,7 +198,7 @@ impl TicketStream {
         latency_tokens: Option<LatencyTokens>,
     ) -> Self {
         let tickets = tickets.into_iter().map(|ticket| (ticket.ticket_id.clone(), ticket)).collect();
-        Self { channel, tickets, stream: None, latency_tokens, failed_attempts: 0 }
+        Self { channel, tickets, stream: None, latency_tokens, renewal: JoinSet::new(), failed_attempts: 0 }
     }
 
     /// Waits for the next update of any ticket; `None` after all tickets have ended and no result is awaited.
@@ -242,17 +245,19 @@ impl TicketStream {
                 token = latency_tokens::next_of(&mut self.latency_tokens) => token,
             };
             if !latency_token.is_empty() {
-                self.renew_round_trips(latency_token).await;
+                self.renew_round_trips(latency_token);
             }
         }
     }
 
-    /// Sends a latency token for the tickets. One that is lost is replaced by the next.
-    async fn renew_round_trips(&self, latency_token: Vec<u8>) {
-        let tickets = self.tickets.values().cloned().collect();
+    /// Sends a latency token for the tickets, instead of an earlier one. One that is lost is replaced by the next.
+    fn renew_round_trips(&mut self, latency_token: Vec<u8>) {
+        let (channel, tickets) = (self.channel.clone(), self.tickets.values().cloned().collect());
         let request = pb::QueueHeartbeatRequest { tickets, latency_token, ..Default::default() };
-        let _ =
-            self.channel.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await;
+        self.renewal = JoinSet::new();
+        self.renewal.spawn(async move {
+            let _ = channel.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await;
+        });
     }
 
     fn record_status(&mut self, status: &pb::TicketStatus) {

@@ -1,6 +1,7 @@
 // Calls and streams over HTTP/2 and TLS for C++17. Header only.
 //
-// Functions return the result codes of fireteam.h, and throw nothing. Vectors grow to the needed length; if memory runs out, the program ends.
+// Functions return the result codes of fireteam.h, and throw nothing. Vectors grow to the needed length, but for the bodies of
+// `call` and `end`: give these a size. If memory runs out, the program ends.
 
 #ifndef FIRETEAM_CLIENT_HPP
 #define FIRETEAM_CLIENT_HPP

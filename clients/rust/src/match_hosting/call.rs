@@ -50,8 +50,9 @@ impl IdempotentRequest for HostRequest {
         match self {
             // The next heartbeat follows anyway, with the matches of then.
             HostRequest::Heartbeat(_) => Some(1),
-            // A server that stores them takes them until long after the match. About two minutes of attempts.
-            HostRequest::EndMatch(_) | HostRequest::ReportResult(_) => Some(30),
+            // A server that stores them takes them until long after the match. With the shortest pause that a server asks for, 0.5 s, two
+            // minutes of attempts; without one, 20 minutes.
+            HostRequest::EndMatch(_) | HostRequest::ReportResult(_) => Some(240),
         }
     }
 }

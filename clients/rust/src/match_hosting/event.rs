@@ -1,4 +1,4 @@
-//! Events that a host of matches hears of, and its outcomes.
+//! Events of a host of matches, and its outcomes.
 
 use crate::match_hosting::call::HostAnswer;
 use crate::matching::{CallError, CallId};
@@ -20,7 +20,7 @@ pub enum HostingEvent {
     Timeout,
     /// A match has taken seats or has changed, as a stream tells: the next heartbeat is sent now.
     MatchesChanged,
-    /// The host gives a match up with the next heartbeat, which is sent now. Another game server is sought if play has not begun.
+    /// The host gives up a match that it was told of, with the next heartbeat, which is sent now. Another game server is sought if play has not begun.
     GiveUp {
         /// Match id.
         match_id: String,
@@ -58,7 +58,9 @@ pub enum HostingOutcome {
         /// Rating changes.
         response: Box<pb::ReportResultResponse>,
     },
-    /// The end or the report of a match failed in a way that no repetition changes.
+    /// The end or the report of a match has failed, or a match that is given up is none of this host. After UNAVAILABLE,
+    /// DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED the same may be given again; after CANCELLED, which a host that is not running
+    /// gives, to another host of the advertisement.
     Refused {
         /// Match id.
         match_id: String,

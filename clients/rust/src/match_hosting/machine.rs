@@ -105,6 +105,12 @@ impl MatchHosting {
                 }
             }
             HostingEvent::MatchesChanged if self.state == State::Hosting => self.beat_now(),
+            // A heartbeat with an id that is none fails for all matches.
+            HostingEvent::GiveUp { match_id } if !self.told.contains_key(&match_id) => {
+                let message = "this host has no such match".to_owned();
+                let error = CallError { code: Code::NotFound, message, ..CallError::new_unanswered() };
+                self.outcomes.push_back(HostingOutcome::Refused { match_id, error });
+            }
             HostingEvent::GiveUp { match_id } if self.state == State::Hosting => {
                 self.matches.give_up(&match_id);
                 if let Beat::Underway { .. } = self.beat {
@@ -112,12 +118,12 @@ impl MatchHosting {
                 }
                 self.beat_now();
             }
-            HostingEvent::EndMatch { match_id, failed } if self.state == State::Hosting => {
+            HostingEvent::EndMatch { match_id, failed } => {
                 let advertisement_token = self.matches.advertisement_token().to_vec();
                 let request = pb::QueueEndMatchRequest { match_id, advertisement_token, failed, ..Default::default() };
                 self.call(HostRequest::EndMatch(request));
             }
-            HostingEvent::Report(mut report) if self.state == State::Hosting => {
+            HostingEvent::Report(mut report) => {
                 report.advertisement_token = self.matches.advertisement_token().to_vec();
                 self.call(HostRequest::ReportResult(report));
             }
@@ -163,12 +169,17 @@ impl MatchHosting {
         }
         match (&self.state, &self.beat) {
             (State::Hosting, Beat::Due { at }) if *at <= self.now => {
+                // It names those that were given up until now.
+                self.late_give_ups.clear();
                 let request = HostRequest::Heartbeat(Box::new(self.matches.heartbeat()));
                 let call = self.calls.start(request, self.now);
                 self.beat = Beat::Underway { call, confirms: false, again: false };
                 true
             }
             (State::Ending { until, .. }, _) if *until <= self.now || self.calls.is_empty() => {
+                for request in self.calls.take_requests() {
+                    self.refuse(request, CallError::new_unanswered());
+                }
                 if let State::Ending { end, .. } = std::mem::replace(&mut self.state, State::Ended) {
                     self.outcomes.push_back(HostingOutcome::Ended(end));
                 }
@@ -248,13 +259,15 @@ impl MatchHosting {
     }
 
     fn call(&mut self, request: HostRequest) {
-        if self.calls.len() < CALLS_MAX {
+        let (code, message) = if self.state != State::Hosting {
+            (Code::Cancelled, "the host has not started, or has stopped")
+        } else if self.calls.len() < CALLS_MAX {
             self.calls.start(request, self.now);
             return;
-        }
-        let message = "too many calls underway; wait for their answers".to_owned();
-        let (reason, retry_after_ms) = (pb::ErrorReason::Unspecified, None);
-        self.refuse(request, CallError { code: Code::ResourceExhausted, reason, retry_after_ms, message });
+        } else {
+            (Code::ResourceExhausted, "too many calls underway; wait for their answers")
+        };
+        self.refuse(request, CallError { code, message: message.to_owned(), ..CallError::new_unanswered() });
     }
 
     fn refuse(&mut self, request: HostRequest, error: CallError) {

@@ -240,6 +240,37 @@ fn host_stops() {
     scene.handle(HostingEvent::Start);
     scene.handle(report("one"));
     assert_eq!((scene.calls.len(), scene.hosting.poll_timeout()), (1, None));
+    assert_eq!(refused_with(&scene), Some(("one", Code::Cancelled)));
+}
+
+/// Match and code of the last refusal, if it is the last outcome but for an end.
+fn refused_with(scene: &Scene) -> Option<(&str, Code)> {
+    let is_end = |outcome: &&HostingOutcome| matches!(outcome, HostingOutcome::Ended(_));
+    match scene.outcomes.iter().rev().find(|outcome| !is_end(outcome))? {
+        HostingOutcome::Refused { match_id, error } => Some((match_id, error.code)),
+        _ => None,
+    }
+}
+
+/// A result that cannot be sent any longer is refused: after a stop without an answer, and after a heartbeat that failed for good.
+#[test]
+fn host_says_which_results_are_lost() {
+    let mut scene = Scene::playing();
+    scene.handle(report("one"));
+    scene.handle(HostingEvent::Stop);
+    scene.pass(Duration::from_secs(10));
+    assert_eq!(refused_with(&scene), Some(("one", Code::DeadlineExceeded)));
+    scene.handle(HostingEvent::EndMatch { match_id: "two".into(), failed: false });
+    assert_eq!(refused_with(&scene), Some(("two", Code::Cancelled)));
+}
+
+/// An id that is none of this host's matches is not sent: the server would refuse the heartbeat of all.
+#[test]
+fn host_does_not_give_up_unknown_matches() {
+    let mut scene = Scene::playing();
+    scene.handle(HostingEvent::GiveUp { match_id: "match-7".into() });
+    assert_eq!(refused_with(&scene), Some(("match-7", Code::NotFound)));
+    assert_eq!(scene.hosting.hosted_match_ids().collect::<Vec<_>>(), ["one"]);
 }
 
 /// Debug output has no token.

@@ -124,6 +124,12 @@ impl<Request: IdempotentRequest> CallTable<Request> {
         self.outbox.retain(|(id, _)| pending.contains_key(id));
     }
 
+    /// Drops all calls, and returns their requests.
+    pub(crate) fn take_requests(&mut self) -> Vec<Request> {
+        self.outbox.clear();
+        std::mem::take(&mut self.pending).into_values().map(|call| call.request).collect()
+    }
+
     /// Number of calls underway.
     pub(crate) fn len(&self) -> usize {
         self.pending.len()

@@ -1,4 +1,4 @@
-//! Events that a search loop hears of.
+//! Events of a search loop.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Events that a queue loop hears of, and its outcomes.
+//! Events of a queue loop, and its outcomes.
 
 use std::fmt;
 
