@@ -20,7 +20,7 @@ pub enum HostingEvent {
     Timeout,
     /// A match has taken seats or has changed, as a stream tells: the next heartbeat is sent now.
     MatchesChanged,
-    /// The host gives up a match that it was told of, with the next heartbeat, which is sent now. Another game server is sought if play has not begun.
+    /// The host gives up a match that it knows, with the next heartbeat, which is sent now. Another game server is sought if play has not begun.
     GiveUp {
         /// Match id.
         match_id: String,
@@ -66,6 +66,12 @@ pub enum HostingOutcome {
         match_id: String,
         /// The failure.
         error: CallError,
+    },
+    /// The server lists as many matches of the advertisement as it lists of one. Others are not confirmed, and get another game server: publish
+    /// another advertisement for more. Told once until the list is shorter.
+    ListFull {
+        /// Most matches of a list.
+        matches_max: usize,
     },
     /// The host has ended.
     Ended(HostEnd),
