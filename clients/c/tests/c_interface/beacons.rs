@@ -38,7 +38,7 @@ fn round_trip_us(beacon: u8) -> u64 {
 }
 
 /// Measurement that is freed at the end of the test.
-struct Measurement(*mut FtBeacons);
+pub(crate) struct Measurement(pub(crate) *mut FtBeacons);
 
 impl Drop for Measurement {
     fn drop(&mut self) {
@@ -46,7 +46,7 @@ impl Drop for Measurement {
     }
 }
 
-fn new_measurement(place: *const FtPlace) -> Result<Measurement, i32> {
+pub(crate) fn new_measurement(place: *const FtPlace) -> Result<Measurement, i32> {
     let mut beacons = null_mut();
     match c!(ft_beacons_new(place, [5; 32].as_ptr(), 32, &mut beacons)) {
         0 => Ok(Measurement(beacons)),
@@ -55,20 +55,20 @@ fn new_measurement(place: *const FtPlace) -> Result<Measurement, i32> {
 }
 
 impl Measurement {
-    fn poll_call(&self) -> Result<(u64, String, Vec<u8>), i32> {
+    pub(crate) fn poll_call(&self) -> Result<(u64, String, Vec<u8>), i32> {
         let mut call = FtCall { id: 0, path: null(), timeout_ms: 0 };
         let request = filled(|buffer, capacity| c!(ft_beacons_poll_call(self.0, &mut call, buffer, capacity)))?;
         assert_eq!(call.timeout_ms, 5_000);
         Ok((call.id, c!(CStr::from_ptr(call.path)).to_str().unwrap().to_owned(), request))
     }
 
-    fn poll_transmit(&self) -> Result<(FtAddress, Vec<u8>), i32> {
+    pub(crate) fn poll_transmit(&self) -> Result<(FtAddress, Vec<u8>), i32> {
         let mut to = v4(0, 0);
         let packet = filled(|buffer, capacity| c!(ft_beacons_poll_transmit(self.0, &mut to, buffer, capacity)))?;
         Ok((to, packet))
     }
 
-    fn poll_token(&self) -> Result<Vec<u8>, i32> {
+    pub(crate) fn poll_token(&self) -> Result<Vec<u8>, i32> {
         filled(|buffer, capacity| c!(ft_beacons_poll_token(self.0, buffer, capacity)))
     }
 
@@ -80,7 +80,7 @@ impl Measurement {
         c!(ft_beacons_state(self.0))
     }
 
-    fn timeout_us(&self) -> Result<u64, i32> {
+    pub(crate) fn timeout_us(&self) -> Result<u64, i32> {
         let mut at_us = 0;
         match c!(ft_beacons_poll_timeout(self.0, &mut at_us)) {
             0 => Ok(at_us),
@@ -88,7 +88,7 @@ impl Measurement {
         }
     }
 
-    fn datagram(&self, from: FtAddress, packet: &[u8], now_us: u64) -> i32 {
+    pub(crate) fn datagram(&self, from: FtAddress, packet: &[u8], now_us: u64) -> i32 {
         c!(ft_beacons_handle_datagram(self.0, &from, packet.as_ptr(), packet.len(), now_us))
     }
 }

@@ -105,7 +105,7 @@ fn header_compiles_alone() {
 #[test]
 fn cpp_headers_compile_alone() {
     for compiler in [&GXX, &CLANGXX, &MINGWXX] {
-        for header in ["client", "match_host", "matching", "object", "queueing"] {
+        for header in ["beacons", "client", "match_host", "matching", "object", "queueing"] {
             check_syntax(compiler, header, &format!("#include <fireteam/{header}.hpp>\n"));
         }
         let consumer = std::fs::read_to_string(root().join("tests/consumer/main.cpp")).unwrap();
