@@ -119,8 +119,8 @@ fn examples_compile() {
     for (compiler, examples) in [
         (&GCC, ["search.c", "queue.c"].as_slice()),
         (&CLANG, &["search.c", "queue.c"]),
-        (&GXX, &["search.c", "queue.c", "search.cpp", "queue.cpp", "game_server.cpp"]),
-        (&CLANGXX, &["search.c", "queue.c", "search.cpp", "queue.cpp", "game_server.cpp"]),
+        (&GXX, &["search.c", "queue.c", "search.cpp", "host.cpp", "queue.cpp", "game_server.cpp"]),
+        (&CLANGXX, &["search.c", "queue.c", "search.cpp", "host.cpp", "queue.cpp", "game_server.cpp"]),
     ] {
         for example in examples {
             run(compiler, &mut |command| {
