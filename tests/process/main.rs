@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod allocation_offers;
 #[cfg(test)]
+mod beacon_programs;
+#[cfg(test)]
 mod cancels;
 #[cfg(test)]
 mod clock;

@@ -69,15 +69,15 @@ fn host_plans() -> [HostPlan; 4] {
     ]
 }
 
-/// Game that always connects, and keeps its invitations.
+/// Game that always connects, and keeps its targets.
 #[derive(Debug, Default)]
 struct Game {
-    invitations: Mutex<Vec<ConnectTarget>>,
+    targets: Mutex<Vec<ConnectTarget>>,
 }
 
 impl MatchingGame for Game {
-    async fn connect(&self, invitation: ConnectTarget) -> bool {
-        self.invitations.lock().expect("unpoisoned").push(invitation);
+    async fn connect(&self, target: ConnectTarget) -> bool {
+        self.targets.lock().expect("unpoisoned").push(target);
         true
     }
 }
@@ -153,11 +153,10 @@ impl Scenario {
         let end = timeout(TEST_TIMEOUT, matching.run(&socket, &game)).await.expect("the loop ends in time");
         let duration = started_at.elapsed();
         assert_eq!(end, RunEnd::Joined);
-        let invitations = game.invitations.into_inner().expect("unpoisoned");
-        let invited: Vec<(&str, &[u8])> =
-            invitations.iter().map(|it| (&*it.advertisement_id, &*it.connect_data)).collect();
+        let targets = game.targets.into_inner().expect("unpoisoned");
+        let invited: Vec<(&str, &[u8])> = targets.iter().map(|it| (&*it.advertisement_id, &*it.connect_data)).collect();
         assert_eq!(invited, [(self.id("near"), &b"near"[..])], "the first session that was reserved");
-        let round_trip_ms = invitations[0].round_trip_ms.expect("measured");
+        let round_trip_ms = targets[0].round_trip_ms.expect("measured");
         assert!(20.0 <= round_trip_ms, "{round_trip_ms} ms");
         self.check_packets(report, duration);
         self.check_reports(&recorder, true);

@@ -72,10 +72,19 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Starts a program.
+    /// Starts a program whose calls are anonymous.
     pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(program);
-        command.args(arguments).env_remove("FIRETEAM_TOKEN");
+        Self::spawn(command.args(arguments).env_remove("FIRETEAM_TOKEN"))
+    }
+
+    /// Starts a program that sends this token with its calls.
+    pub(crate) fn start_with_token(program: &Path, arguments: &[&str], token: &str) -> Self {
+        let mut command = Command::new(program);
+        Self::spawn(command.args(arguments).env("FIRETEAM_TOKEN", token))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let (sender, lines) = channel();

@@ -22,6 +22,11 @@ const RULESET: &str = r#"<Ruleset Name="Programs" SetId="31">
   <Rating System="elo"/>
 </Ruleset>"#;
 
+/// Players' own sessions are probed in the quick phase, too.
+const RULESET_OF_SESSIONS: &str = r#"<Ruleset Name="Programs" SetId="31">
+  <Latency ProbePlayers="quick"/>
+</Ruleset>"#;
+
 /// Arguments of the server at all its starts.
 const ARGUMENTS: [&str; 6] =
     ["--rulesets", "rules", "--token-key-file", "token-key", "--match-key-file", "match-key.pem"];
@@ -49,6 +54,32 @@ async fn ratings(server: &ServerProcess) -> [f64; 2] {
     let client: Client = server.client().await;
     let ratings = client.get_ratings(SET_ID, &["ann", "bob"]).await.expect("ratings");
     [0, 1].map(|at| ratings[at].rating.as_ref().expect("a rating").rating)
+}
+
+/// One program hosts a session, answers the probes of another, which joins it and leaves. Then it withdraws the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_in_cpp_host_and_search_with_probes() {
+    let _machine = lock_machine().await;
+    let Some(host) = Language::Cpp.compile("host") else { return };
+    let Some(search) = Language::Cpp.compile("search") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("rules")).expect("a folder");
+    std::fs::write(folder.path().join("rules/rules.xml"), RULESET_OF_SESSIONS).expect("a ruleset");
+    let server = ServerProcess::start(folder.path(), &["--rulesets", "rules"]);
+    let uri = format!("http://{}", server.address);
+
+    let mut host = RunningProgram::start(&host, &[&uri, SET, "ann"]);
+    let advertisement = host.wait_for("advertised ");
+    let mut searching = RunningProgram::start(&search, &[&uri, SET, "bob"]);
+    searching.wait_for("/fireteam.v1.MatchmakingService/ReportLatency: 0");
+    let connect = searching.wait_for("connect 127.0.0.1:");
+    let round_trip_ms = connect.split_once(" seats, ").expect("a round trip").1.strip_suffix(" ms").expect("a unit");
+    assert!(0.0 <= round_trip_ms.parse::<f64>().expect("a number"), "not measured: {connect}");
+    assert_eq!(searching.wait_for("joined "), advertisement);
+    searching.wait_until_ok();
+    host.send_line();
+    host.wait_for("/fireteam.v1.MatchmakingService/DeleteAdvertisement: 0");
+    host.wait_until_ok();
 }
 
 /// A ticket outlives the server and its own program; the players present credentials that the game server verifies offline, each once; the

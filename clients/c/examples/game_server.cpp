@@ -57,6 +57,8 @@ struct GameServer {
   fireteam::Matching advertisement;
   fireteam::MatchHost host;
   fireteam::Verifier verifier;
+  // Advertisement of the host and the verifier.
+  std::string advertisement_id;
   Bytes key_set;
   Bytes body;
   int listener = -1;
@@ -128,6 +130,19 @@ void end_match(GameServer& server) {
   for (const auto& hosted : server.matches) check("report", server.host.report(hosted.first.c_str(), ranks, now_us()));
 }
 
+// Opens the host and the verifier for an advertisement. Once: the loop may tell the same one again, and another one while a match is hosted takes
+// the place of one that was lost. A game keeps a host and a verifier for each of them; this one plays one match.
+void open_host(GameServer& server, const std::string& advertisement_id, const Bytes& token) {
+  std::printf("advertised %s\n", advertisement_id.c_str());
+  if (server.advertisement_id == advertisement_id || !server.matches.empty()) return;
+  server.advertisement_id = advertisement_id;
+  std::uint8_t random[FT_MATCH_HOST_RANDOM_BYTES];
+  support::fill_random(random);
+  check("open the verifier", server.verifier.open(server.key_set, advertisement_id.c_str()));
+  check("open the host", server.host.open(token, random));
+  check("start the host", server.host.start(now_us()));
+}
+
 // Carries out what the advertisement's loop asks for, and returns the number of outcomes.
 int handle_advertisement(GameServer& server) {
   ft_outcome outcome{};
@@ -136,12 +151,7 @@ int handle_advertisement(GameServer& server) {
   for (std::int32_t length = 0; (length = server.advertisement.poll_outcome(outcome, data)) != FT_NONE; ++count) {
     check("poll_outcome", length);
     if (outcome.kind == FT_OUTCOME_ADVERTISED) {
-      std::uint8_t random[FT_MATCH_HOST_RANDOM_BYTES];
-      support::fill_random(random);
-      check("open the verifier", server.verifier.open(server.key_set, outcome.advertisement_id));
-      check("open the host", server.host.open(data, random));
-      check("start the host", server.host.start(now_us()));
-      std::printf("advertised %s\n", outcome.advertisement_id);
+      open_host(server, outcome.advertisement_id, data);
     } else if (outcome.kind == FT_OUTCOME_PARTY_COMING) {
       std::printf("seats taken: %u\n", static_cast<unsigned>(outcome.seats));
       check("matches_changed", server.host.matches_changed(now_us()));

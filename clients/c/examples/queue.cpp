@@ -1,11 +1,13 @@
-// Plays the queue loop of a C++ program by fireteam/queueing.hpp: enters, watches the ticket, accepts the ready check, and connects to the
-// game server with the player's credential. examples/game_server.cpp is that game server.
+// Plays the queue loop of a C++ program by fireteam/queueing.hpp and fireteam/beacons.hpp: measures beacons, enters, watches the ticket, accepts
+// the ready check, and connects to the game server with the player's credential. examples/game_server.cpp is that game server.
 //
-//   queue URI SET_ID USER_ID [SAVED]      token: FIRETEAM_TOKEN in the environment
+//   queue URI SET_ID USER_ID [SAVED [LATITUDE LONGITUDE]]      token: FIRETEAM_TOKEN in the environment
 //
-// SAVED is a file that keeps the loop: if it exists, the program goes on with its ticket. The credential is presented twice; the second time
+// SAVED is a file that keeps the loop: if it exists, the program goes on with its ticket. LATITUDE and LONGITUDE are the player's place in degrees,
+// if the game knows it: the nearest beacons are measured, and a server with --allow-client-locality takes it. The credential is presented twice; the second time
 // must be refused. Prints a line for each outcome, and ends with `ok` and exit code 0. It is C++17, for systems with POSIX sockets.
 
+#include <fireteam/beacons.hpp>
 #include <fireteam/queueing.hpp>
 
 #include "support.hpp"
@@ -29,20 +31,25 @@
 namespace {
 
 using fireteam::Bytes;
-using support::bytes_of, support::check, support::check_system, support::now_us, support::put_field, support::put_number;
+using support::bytes_of, support::check, support::check_system, support::now_us, support::put_double, support::put_field,
+    support::put_number;
 
 // Time of the whole program, microseconds.
 constexpr std::uint64_t kTimeLimitUs = 180'000'000;
 // Longest wait for the watch, milliseconds.
 constexpr int kWaitMs = 1000;
+// Longest time for the first latency token, microseconds.
+constexpr std::uint64_t kFirstTokenUs = 4'000'000;
 
-// Numbers of protobuf fields: of QueueEnterRequest, SessionCompositionData and PlayerData.
-constexpr unsigned kParty = 1, kSetId = 2, kPlayers = 8, kUserId = 1;
+// Numbers of protobuf fields: of QueueEnterRequest, SessionCompositionData, PlayerData and LocalityData.
+constexpr unsigned kParty = 1, kSetId = 2, kLocality = 7, kPlayers = 8, kUserId = 1, kLatitude = 4, kLongitude = 5;
 
-// Queue loop, and the watch of its ticket.
+// Queue loop, the watch of its ticket, and the measurement of beacons.
 struct Game {
   fireteam::Client client;
   fireteam::Queueing queueing;
+  fireteam::Beacons beacons;
+  int udp = -1;
   fireteam::Stream watch;
   std::uint64_t watch_id = 0;
   std::string saved_path;
@@ -50,11 +57,18 @@ struct Game {
   bool has_ended = false;
 };
 
-// QueueEnterRequest { session_composition: { players: [PlayerData { user_id }] }, matchmaking_set_id }.
-Bytes enter_request(const std::string& user_id, std::uint32_t set_id) {
+// QueueEnterRequest { session_composition: { players: [PlayerData { user_id }], locality_info }, matchmaking_set_id }. The place is null if
+// the game does not know it.
+Bytes enter_request(const std::string& user_id, std::uint32_t set_id, const ft_place* place) {
   Bytes player, party, request;
   put_field(player, kUserId, bytes_of(user_id));
   put_field(party, kPlayers, player);
+  if (place != nullptr) {
+    Bytes locality;
+    put_double(locality, kLatitude, place->latitude);
+    put_double(locality, kLongitude, place->longitude);
+    put_field(party, kLocality, locality);
+  }
   put_field(request, kParty, party);
   put_number(request, kSetId, set_id);
   return request;
@@ -145,6 +159,40 @@ int play(Game& game) {
   return count;
 }
 
+// Makes the calls of the measurement, sends its packets, and passes on a new token. Returns the number of calls.
+int drive_beacons(Game& game) {
+  const int count = support::make_calls(game.beacons, game.client, game.body);
+  support::send_datagrams(game.beacons, game.udp, [] {});
+  support::pass_on_token(game.beacons, game.queueing);
+  return count;
+}
+
+// Waits for a datagram of a beacon, and gives it to the measurement.
+void wait_for_beacons(Game& game, int wait_ms) {
+  std::uint8_t packet[2048];
+  ft_address from{};
+  const std::int32_t length = receive_datagram(game.udp, wait_ms, &from, packet, sizeof packet);
+  if (length >= 0) {
+    support::give_datagram(game.beacons, from, packet, length, now_us());
+  } else {
+    check("handle_timeout", game.beacons.handle_timeout(now_us()));
+  }
+}
+
+// Measures beacons for the first token, within the time that a player may wait for it. A restored loop is started at once.
+void measure_beacons(Game& game) {
+  const std::uint64_t latest_us = now_us() + kFirstTokenUs;
+  while (drive_beacons(game), game.beacons.state() != FT_BEACONS_RESTING && now_us() < latest_us) {
+    wait_for_beacons(game, support::pause_ms(game.beacons, 100));
+  }
+}
+
+// Whether the queue loop needs a latency token: its ticket is to be entered, or waits. Later, the measurement leaves the network to the game.
+bool needs_token(const Game& game) {
+  const std::int32_t state = game.queueing.state();
+  return state == FT_QUEUEING_IDLE || state == FT_QUEUEING_ENTERING || state == FT_QUEUEING_WATCHING;
+}
+
 // Opens the watch that the loop wants.
 void open_watch(Game& game) {
   ft_call call{};
@@ -158,7 +206,14 @@ void open_watch(Game& game) {
 
 // Waits for a message of the watch until the loop needs its timeout, and gives it what came.
 void wait_for_event(Game& game) {
-  const int pause_ms = support::pause_ms(game.queueing, kWaitMs);
+  int pause_ms = support::pause_ms(game.queueing, kWaitMs);
+  if (needs_token(game)) {
+    pause_ms = support::pause_ms(game.beacons, pause_ms);
+    // A beacon measures until its packet is answered. So the socket is waited for, and the watch only looked at.
+    const bool is_measuring = game.beacons.state() == FT_BEACONS_MEASURING;
+    wait_for_beacons(game, is_measuring ? pause_ms : 0);
+    if (is_measuring) pause_ms = 0;
+  }
   if (!game.watch) {
     std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
     check("handle_timeout", game.queueing.handle_timeout(now_us()));
@@ -184,34 +239,48 @@ void wait_for_event(Game& game) {
 void run(int count, char** arguments) {
   Game game;
   game.saved_path = count > 4 ? arguments[4] : "";
+  ft_place given{};
+  const ft_place* place = nullptr;
+  if (count > 6) {
+    given = {std::strtod(arguments[5], nullptr), std::strtod(arguments[6], nullptr)};
+    place = &given;
+  }
   std::uint8_t random[FT_QUEUEING_RANDOM_BYTES];
   support::fill_random(random);
   const Bytes saved = game.saved_path.empty() ? Bytes() : read_file(game.saved_path);
   if (saved.empty()) {
     const auto set_id = static_cast<std::uint32_t>(std::strtoul(arguments[2], nullptr, 10));
-    check("open the loop", game.queueing.open(enter_request(arguments[3], set_id), random));
+    check("open the loop", game.queueing.open(enter_request(arguments[3], set_id, place), random));
   } else {
     check("restore the loop", game.queueing.restore(saved, random));
     std::puts("restored");
   }
   game.client = support::open_client(arguments[1]);
+  std::uint8_t beacons_random[FT_BEACONS_RANDOM_BYTES];
+  support::fill_random(beacons_random);
+  game.udp = check_system("socket", socket(AF_INET, SOCK_DGRAM, 0));
+  check("open the measurement", place == nullptr ? game.beacons.open(beacons_random) : game.beacons.open(*place, beacons_random));
+  check("start the measurement", game.beacons.start(now_us()));
+  if (saved.empty()) measure_beacons(game);
 
   const std::uint64_t start_us = now_us();
   check("start", game.queueing.start(start_us));
   while (!game.has_ended) {
     if (now_us() - start_us > kTimeLimitUs) throw std::runtime_error("the loop did not end in time");
     // A call or an outcome may lead to others. Wait when there are none.
-    const int work = support::make_calls(game.queueing, game.client, game.body) + play(game);
+    int work = support::make_calls(game.queueing, game.client, game.body) + play(game);
+    if (needs_token(game)) work += drive_beacons(game);
     open_watch(game);
     if (work == 0) wait_for_event(game);
   }
+  close(game.udp);
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count < 4) {
-    std::fprintf(stderr, "use: %s URI SET_ID USER_ID [SAVED]\n", arguments[0]);
+    std::fprintf(stderr, "use: %s URI SET_ID USER_ID [SAVED [LATITUDE LONGITUDE]]\n", arguments[0]);
     return 2;
   }
   return support::run([&] { run(count, arguments); });

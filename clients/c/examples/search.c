@@ -10,11 +10,11 @@
 
 #include "fireteam.h"
 
+#include "datagrams.h"
 #include "support.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,15 +65,7 @@ static void send_datagrams(ft_matching *matching, int udp) {
   ft_address to;
   int32_t length;
   while ((length = ft_matching_poll_transmit(matching, &to, packet, sizeof packet)) != FT_NONE) {
-    struct sockaddr_in address;
-    check("ft_matching_poll_transmit", length);
-    if (to.family != FT_IPV4) continue;
-    memset(&address, 0, sizeof address);
-    address.sin_family = AF_INET;
-    address.sin_port = htons(to.port);
-    memcpy(&address.sin_addr, to.ip, 4);
-    // A datagram that cannot be sent counts as lost.
-    (void)!sendto(udp, packet, (size_t)length, 0, (const struct sockaddr *)&address, sizeof address);
+    send_datagram(udp, &to, packet, (size_t)check("ft_matching_poll_transmit", length));
   }
 }
 
@@ -113,33 +105,18 @@ static int play(ft_matching *matching, int *has_ended) {
 // Waits for a datagram until the loop needs its timeout, and gives it what came.
 static void wait_for_event(ft_matching *matching, int udp) {
   uint8_t packet[2048];
-  struct sockaddr_in source;
-  socklen_t source_length = sizeof source;
-  struct pollfd waited;
-  uint64_t at_us, now = now_us();
-  int pause_ms = 1000;
-  if (ft_matching_poll_timeout(matching, &at_us) >= 0) {
-    uint64_t pause_us = now < at_us ? at_us - now : 0;
-    if (pause_us < 1000000u) pause_ms = (int)((pause_us + 999u) / 1000u);
+  ft_address from;
+  uint64_t at_us;
+  uint32_t pause_ms = 1000;
+  int32_t length;
+  if (ft_matching_poll_timeout(matching, &at_us) >= 0) pause_ms = pause_ms_until(at_us, pause_ms);
+  length = receive_datagram(udp, (int)pause_ms, &from, packet, sizeof packet);
+  if (length < 0) {
+    check("ft_matching_handle_timeout", ft_matching_handle_timeout(matching, now_us()));
+  } else {
+    length = ft_matching_handle_datagram(matching, &from, packet, (size_t)length, now_us());
+    if (length != FT_NONE) check("ft_matching_handle_datagram", length);
   }
-  waited.fd = udp;
-  waited.events = POLLIN;
-  if (poll(&waited, 1, pause_ms) > 0) {
-    ssize_t length = recvfrom(udp, packet, sizeof packet, 0, (struct sockaddr *)&source, &source_length);
-    now = now_us();
-    if (length >= 0) {
-      ft_address from;
-      int32_t result;
-      memset(&from, 0, sizeof from);
-      from.family = FT_IPV4;
-      from.port = ntohs(source.sin_port);
-      memcpy(from.ip, &source.sin_addr, 4);
-      result = ft_matching_handle_datagram(matching, &from, packet, (size_t)length, now);
-      if (result != FT_NONE) check("ft_matching_handle_datagram", result);
-      return;
-    }
-  }
-  check("ft_matching_handle_timeout", ft_matching_handle_timeout(matching, now_us()));
 }
 
 int main(int count, char **arguments) {

@@ -1,23 +1,21 @@
-// Plays the search loop of a C++ program by fireteam/matching.hpp: searches, probes hosts over UDP, reserves, joins and leaves.
+// Plays the search loop of a C++ program by fireteam/matching.hpp and fireteam/beacons.hpp: measures beacons, searches, probes hosts over UDP,
+// reserves, joins and leaves.
 //
 //   search URI SET_ID USER_ID [REGION MS]      token: FIRETEAM_TOKEN in the environment
 //
 // REGION and MS are the round trip to a region that the player states. Prints a line for each outcome, and ends with `ok` and exit
 // code 0. It is C++17, for systems with POSIX sockets. A game has a protobuf library: here, messages are written by hand.
 
+#include <fireteam/beacons.hpp>
 #include <fireteam/matching.hpp>
 
 #include "support.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -26,8 +24,9 @@ namespace {
 using fireteam::Bytes;
 using support::bytes_of, support::check, support::now_us, support::put_field, support::put_float;
 
-// Time of the whole program, microseconds.
+// Time of the whole program, and longest time for the first latency token, microseconds.
 constexpr std::uint64_t kTimeLimitUs = 60'000'000;
+constexpr std::uint64_t kFirstTokenUs = 4'000'000;
 
 // Numbers of protobuf fields: of SessionCompositionData, PlayerData and RegionLatency.
 constexpr unsigned kPlayers = 8, kRegionLatencies = 10, kUserId = 1, kRegion = 1, kRoundTripMs = 2;
@@ -45,19 +44,24 @@ Bytes party(const std::string& user_id, const char* region, float round_trip_ms)
   return party;
 }
 
-void send_datagrams(fireteam::Matching& matching, int udp) {
-  ft_address to{};
-  Bytes packet;
-  for (std::int32_t length = 0; (length = matching.poll_transmit(to, packet)) != FT_NONE;) {
-    check("poll_transmit", length);
-    if (to.family != FT_IPV4) continue;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(to.port);
-    std::memcpy(&address.sin_addr, to.ip, 4);
-    // A datagram that cannot be sent counts as lost.
-    (void)!sendto(udp, packet.data(), packet.size(), 0, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  }
+// Search loop, and the measurement of beacons on the same socket.
+struct Game {
+  fireteam::Client client;
+  fireteam::Matching matching;
+  fireteam::Beacons beacons;
+  int udp = -1;
+  Bytes body;
+  bool has_ended = false;
+};
+
+// Makes the calls of both loops, sends their packets, and passes on a new token. Returns the number of calls.
+int drive(Game& game) {
+  const int count = support::make_calls(game.beacons, game.client, game.body) + support::make_calls(game.matching, game.client, game.body);
+  // Both together send at most 40 packets a second.
+  support::send_datagrams(game.beacons, game.udp, [&] { check("other packet", game.matching.other_packet_sent(now_us())); });
+  support::send_datagrams(game.matching, game.udp, [&] { check("other packet", game.beacons.other_packet_sent(now_us())); });
+  support::pass_on_token(game.beacons, game.matching);
+  return count;
 }
 
 // Carries out what the loop asks of the game, and returns the number of outcomes.
@@ -86,26 +90,27 @@ int play(fireteam::Matching& matching, bool& has_ended) {
   return count;
 }
 
-// Waits for a datagram until the loop needs its timeout, and gives it what came.
-void wait_for_event(fireteam::Matching& matching, int udp) {
-  pollfd waited{udp, POLLIN, 0};
-  if (poll(&waited, 1, support::pause_ms(matching, 1000)) > 0) {
-    std::uint8_t packet[2048];
-    sockaddr_in source{};
-    socklen_t source_length = sizeof source;
-    const ssize_t length = recvfrom(udp, packet, sizeof packet, 0, reinterpret_cast<sockaddr*>(&source), &source_length);
-    const std::uint64_t arrived_us = now_us();
-    if (length >= 0) {
-      ft_address from{};
-      from.family = FT_IPV4;
-      from.port = ntohs(source.sin_port);
-      std::memcpy(from.ip, &source.sin_addr, 4);
-      const std::int32_t result = matching.handle_datagram(from, packet, static_cast<std::size_t>(length), arrived_us);
-      if (result != FT_NONE) check("handle_datagram", result);
-      return;
-    }
+// Waits for a datagram until a loop needs its timeout, at most `most_ms`, and gives both what came.
+void wait_for_event(Game& game, int most_ms) {
+  std::uint8_t packet[2048];
+  ft_address from{};
+  const int pause_ms = support::pause_ms(game.beacons, support::pause_ms(game.matching, most_ms));
+  const std::int32_t length = receive_datagram(game.udp, pause_ms, &from, packet, sizeof packet);
+  const std::uint64_t arrived_us = now_us();
+  if (length >= 0) {
+    support::give_datagram(game.beacons, from, packet, length, arrived_us);
+    support::give_datagram(game.matching, from, packet, length, arrived_us);
+  } else {
+    check("handle_timeout", game.beacons.handle_timeout(arrived_us));
+    check("handle_timeout", game.matching.handle_timeout(arrived_us));
   }
-  check("handle_timeout", matching.handle_timeout(now_us()));
+}
+
+// Measures beacons for the first token, within the time that a player may wait for it.
+void measure_beacons(Game& game) {
+  const std::uint64_t latest_us = now_us() + kFirstTokenUs;
+  check("start the measurement", game.beacons.start(now_us()));
+  while (drive(game), game.beacons.state() != FT_BEACONS_RESTING && now_us() < latest_us) wait_for_event(game, 100);
 }
 
 void run(int count, char** arguments) {
@@ -117,26 +122,24 @@ void run(int count, char** arguments) {
   options.game_data = game_data.data();
   options.game_data_length = game_data.size();
   options.set_id = static_cast<std::uint32_t>(std::strtoul(arguments[2], nullptr, 10));
-  std::uint8_t random[FT_MATCHING_RANDOM_BYTES];
+  std::uint8_t random[FT_MATCHING_RANDOM_BYTES], beacons_random[FT_BEACONS_RANDOM_BYTES];
   support::fill_random(random);
-  fireteam::Matching matching;
-  check("open the loop", matching.open(options, random));
-  const fireteam::Client client = support::open_client(arguments[1]);
-  Bytes body;
-
-  const int udp = support::check_system("socket", socket(AF_INET, SOCK_DGRAM, 0));
+  support::fill_random(beacons_random);
+  Game game;
+  check("open the loop", game.matching.open(options, random));
+  check("open the measurement", game.beacons.open(beacons_random));
+  game.client = support::open_client(arguments[1]);
+  game.udp = support::check_system("socket", socket(AF_INET, SOCK_DGRAM, 0));
   const std::uint64_t start_us = now_us();
-  bool has_ended = false;
-  check("start", matching.start(start_us));
-  while (!has_ended) {
+  measure_beacons(game);
+  check("start", game.matching.start(now_us()));
+  while (!game.has_ended) {
     if (now_us() - start_us > kTimeLimitUs) throw std::runtime_error("the loop did not end in time");
     // A call or an outcome may lead to others. Wait when there are none.
-    int work = support::make_calls(matching, client, body);
-    send_datagrams(matching, udp);
-    work += play(matching, has_ended);
-    if (work == 0) wait_for_event(matching, udp);
+    const int work = drive(game) + play(game.matching, game.has_ended);
+    if (work == 0) wait_for_event(game, 1000);
   }
-  close(udp);
+  close(game.udp);
 }
 
 }  // namespace

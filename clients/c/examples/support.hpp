@@ -3,7 +3,10 @@
 #ifndef FIRETEAM_EXAMPLES_SUPPORT_HPP
 #define FIRETEAM_EXAMPLES_SUPPORT_HPP
 
+#include <fireteam/beacons.hpp>
 #include <fireteam/client.hpp>
+
+#include "datagrams.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -55,6 +58,14 @@ inline void put_float(Bytes& to, unsigned number, float value) {
   for (unsigned shift = 0; shift < 32; shift += 8) to.push_back(static_cast<std::uint8_t>(bits >> shift));
 }
 
+// Protobuf field of type double.
+inline void put_double(Bytes& to, unsigned number, double value) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  to.push_back(static_cast<std::uint8_t>(number << 3 | 1));
+  for (unsigned shift = 0; shift < 64; shift += 8) to.push_back(static_cast<std::uint8_t>(bits >> shift));
+}
+
 inline Bytes bytes_of(const std::string& text) { return Bytes(text.begin(), text.end()); }
 
 inline std::string text_of(const Bytes& bytes) { return std::string(bytes.begin(), bytes.end()); }
@@ -98,6 +109,36 @@ int make_calls(Loop& loop, const fireteam::Client& client, Bytes& body) {
     if (result != FT_ERROR_MALFORMED) check("handle_answer", result);
   }
   return count;
+}
+
+// Sends the datagrams of a loop, and calls a function after each: that of another loop on the same network.
+template <typename Loop, typename Function>
+void send_datagrams(Loop& loop, int udp, Function packet_sent) {
+  ft_address to{};
+  Bytes packet;
+  for (std::int32_t length = 0; (length = loop.poll_transmit(to, packet)) != FT_NONE;) {
+    check("poll_transmit", length);
+    send_datagram(udp, &to, packet.data(), packet.size());
+    packet_sent();
+  }
+}
+
+// Gives a datagram of the socket to a loop. Packets of other loops change nothing.
+template <typename Loop>
+void give_datagram(Loop& loop, const ft_address& from, const std::uint8_t* packet, std::int32_t length, std::uint64_t arrived_us) {
+  const std::int32_t result = loop.handle_datagram(from, packet, static_cast<std::size_t>(length), arrived_us);
+  if (result != FT_NONE) check("handle_datagram", result);
+}
+
+// Gives a new latency token of a measurement to a loop.
+template <typename Loop>
+void pass_on_token(fireteam::Beacons& beacons, Loop& loop) {
+  Bytes token;
+  for (std::int32_t length = 0; (length = beacons.poll_token(token)) != FT_NONE;) {
+    check("poll_token", length);
+    std::printf("latency token of %d bytes\n", static_cast<int>(length));
+    check("set_latency_token", loop.set_latency_token(token, now_us()));
+  }
 }
 
 // Milliseconds until a loop needs its timeout, at most `most_ms`.

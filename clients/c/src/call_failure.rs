@@ -1,6 +1,7 @@
 //! Failed calls and streams: the status code, and `google.rpc.Status` as bytes.
 
-use tonic::{Code, Status};
+use fireteam_client::normalized_code;
+use tonic::Status;
 
 /// Failed call.
 pub(crate) struct CallFailure {
@@ -10,15 +11,6 @@ pub(crate) struct CallFailure {
 
 impl From<&Status> for CallFailure {
     fn from(status: &Status) -> Self {
-        Self { code: code(status).into(), details: status.details().to_vec() }
-    }
-}
-
-/// Code of a failure, corrected where tonic's differs from that of other gRPC libraries: a passed deadline, and a lost connection.
-fn code(status: &Status) -> Code {
-    match status.code() {
-        Code::Cancelled if status.message() == "Timeout expired" => Code::DeadlineExceeded,
-        Code::Unknown if std::error::Error::source(status).is_some() => Code::Unavailable,
-        code => code,
+        Self { code: normalized_code(status).into(), details: status.details().to_vec() }
     }
 }

@@ -3,6 +3,7 @@
 //! - [`matching_exports`]: the search loop. The game carries calls as bytes, sends and receives datagrams, and reads the clock.
 //! - [`queueing_exports`]: the queue loop. The game carries calls and a watch as bytes, and reads the clock.
 //! - [`match_host_exports`]: matches of a game server. [`verifier_exports`]: the credentials of their players (feature `credentials`).
+//! - [`beacons_exports`]: the measurement of beacons, which proves the client's round trips in searches and queues.
 //! - [`responder_exports`]: answers to latency probes, for hosts and game servers.
 //! - [`client_exports`] and [`stream_exports`]: calls and streams over HTTP/2 and TLS, for games without a transport of their own (feature
 //!   `client`).
@@ -11,6 +12,9 @@
 
 mod answer;
 mod arguments;
+mod beacons;
+mod beacons_call_codec;
+pub mod beacons_exports;
 #[cfg(feature = "client")]
 mod call_failure;
 #[cfg(feature = "client")]
@@ -30,6 +34,8 @@ mod match_host_outcome;
 mod matching;
 pub mod matching_exports;
 mod outcome;
+mod panic_guard;
+mod pending_transmit;
 mod queue_call_codec;
 mod queue_outcome;
 pub mod queue_types;
@@ -50,6 +56,7 @@ mod verifier;
 #[cfg(feature = "credentials")]
 pub mod verifier_exports;
 
+pub use beacons::FtBeacons;
 #[cfg(feature = "client")]
 pub use client::FtClient;
 pub use match_host::FtMatchHost;

@@ -6,7 +6,8 @@ use fireteam_client::matching::{CallError, CallId, MonotonicTime};
 
 use crate::answer::AnswerParts;
 use crate::known_calls::KnownCalls;
-use crate::status::{FT_ERROR_MALFORMED, FT_ERROR_PANIC, FT_ERROR_UNKNOWN_CALL};
+use crate::panic_guard::PanicGuard;
+use crate::status::{FT_ERROR_MALFORMED, FT_ERROR_UNKNOWN_CALL};
 
 /// State machine that asks for calls, and has outcomes.
 pub(crate) trait LoopMachine {
@@ -37,12 +38,10 @@ pub(crate) trait LoopMachine {
 
 /// State machine of an object, which one thread at a time may use.
 pub(crate) struct LoopObject<Machine: LoopMachine> {
-    machine: Machine,
+    machine: PanicGuard<Machine>,
     known_calls: KnownCalls<Machine::Rpc>,
     call: Option<PendingCall>,
     outcome: Option<Machine::Outcome>,
-    /// A function runs, or has ended by a panic.
-    is_running: bool,
 }
 
 /// Call that was not fetched yet.
@@ -54,22 +53,17 @@ pub(crate) struct PendingCall {
 
 impl<Machine: LoopMachine> LoopObject<Machine> {
     pub(crate) fn new(machine: Machine) -> Self {
-        Self { machine, known_calls: KnownCalls::default(), call: None, outcome: None, is_running: false }
+        Self { machine: PanicGuard::new(machine), known_calls: KnownCalls::default(), call: None, outcome: None }
     }
 
     /// Machine, for `Debug`.
     pub(crate) fn machine(&self) -> &Machine {
-        &self.machine
+        self.machine.object()
     }
 
     /// Runs a function of the machine, unless an earlier one has ended by a panic.
     pub(crate) fn run<T>(&mut self, function: impl FnOnce(&mut Machine) -> T) -> Result<T, i32> {
-        if std::mem::replace(&mut self.is_running, true) {
-            return Err(FT_ERROR_PANIC);
-        }
-        let result = function(&mut self.machine);
-        self.is_running = false;
-        Ok(result)
+        self.machine.run(function)
     }
 
     /// Gives an event to the machine.

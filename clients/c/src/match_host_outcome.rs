@@ -8,8 +8,9 @@ use prost::Message;
 
 use crate::identifier::{NO_ID, id_text, reason_text};
 use crate::queue_types::{
-    FT_MATCH_HOST_END_FAILED, FT_MATCH_HOST_END_STOPPED, FT_MATCH_OUTCOME_ENDED, FT_MATCH_OUTCOME_MATCH,
-    FT_MATCH_OUTCOME_MATCH_ENDED, FT_MATCH_OUTCOME_REFUSED, FT_MATCH_OUTCOME_REPORTED, FtMatchOutcome,
+    FT_MATCH_HOST_END_FAILED, FT_MATCH_HOST_END_STOPPED, FT_MATCH_OUTCOME_ENDED, FT_MATCH_OUTCOME_LIST_FULL,
+    FT_MATCH_OUTCOME_MATCH, FT_MATCH_OUTCOME_MATCH_ENDED, FT_MATCH_OUTCOME_REFUSED, FT_MATCH_OUTCOME_REPORTED,
+    FtMatchOutcome,
 };
 
 /// Structure and bytes of an outcome.
@@ -38,6 +39,10 @@ pub(crate) fn match_outcome_parts(outcome: &HostingOutcome) -> (FtMatchOutcome, 
             parts.kind = FT_MATCH_OUTCOME_REFUSED;
             parts.match_id = id_text(match_id);
             set_failure(&mut parts, error).into()
+        }
+        HostingOutcome::ListFull { .. } => {
+            parts.kind = FT_MATCH_OUTCOME_LIST_FULL;
+            Cow::Borrowed::<[u8]>(&[])
         }
         HostingOutcome::Ended(end) => {
             parts.kind = FT_MATCH_OUTCOME_ENDED;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fireteam_client::matching::{
     Answer, Call, CallError, CallId, Event, HostedSession, Matching, MatchingOptions, MatchingState, MonotonicTime,
-    Outcome, ProberDataJudge, Transmit,
+    Outcome, ProberDataJudge,
 };
 use fireteam_client::pb;
 use fireteam_client::probe::Verdict;
@@ -15,14 +15,16 @@ use prost::Message;
 
 use crate::identifier::are_ids;
 use crate::loop_object::{LoopMachine, LoopObject};
+use crate::pending_transmit::PendingTransmit;
+use crate::raw::Caller;
 use crate::search_call_codec::SearchRpc;
-use crate::status::{FT_ERROR_MALFORMED, FT_ERROR_VALUE};
-use crate::types;
+use crate::status::{FT_ERROR_GAME_SERVER, FT_ERROR_MALFORMED, FT_ERROR_VALUE};
+use crate::types::{self, FtAddress};
 
 /// Search loop of one party. One thread at a time may use it.
 pub struct FtMatching {
     pub(crate) object: LoopObject<Matching>,
-    transmit: Option<Transmit>,
+    transmit: PendingTransmit,
 }
 
 impl LoopMachine for Matching {
@@ -69,7 +71,7 @@ impl FtMatching {
         if compares_game_data {
             matching.set_prober_data_judge(judge(own));
         }
-        Self { object: LoopObject::new(matching), transmit: None }
+        Self { object: LoopObject::new(matching), transmit: PendingTransmit::default() }
     }
 
     /// Gives an event to the loop.
@@ -77,16 +79,21 @@ impl FtMatching {
         self.object.handle(event, now_us)
     }
 
-    /// Next datagram, until [`Self::transmit_is_done`].
-    pub(crate) fn next_transmit(&mut self) -> Result<Option<&Transmit>, i32> {
-        if self.transmit.is_none() {
-            self.transmit = self.object.run(Matching::poll_transmit)?;
-        }
-        Ok(self.transmit.as_ref())
+    /// Fetches a datagram.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        caller: &Caller,
+        to: *mut FtAddress,
+        buffer: (*mut u8, usize),
+    ) -> Result<i32, i32> {
+        let object = &mut self.object;
+        self.transmit.fetch(caller, || object.run(Matching::poll_transmit), to, buffer)
     }
 
-    pub(crate) fn transmit_is_done(&mut self) {
-        self.transmit = None;
+    /// Counts a packet of another loop.
+    pub(crate) fn record_other_packet(&mut self, now_us: u64) -> Result<i32, i32> {
+        self.object.run(|matching| matching.record_packet_of_other_loop(MonotonicTime::from_micros(now_us)))?;
+        Ok(0)
     }
 
     /// State, as `FT_STATE_*`.
@@ -141,6 +148,11 @@ pub(crate) fn hosting(
         probe_address,
         keep_when_full,
     })
+}
+
+/// Session that a searching client may host. A game server does not search.
+pub(crate) fn hosting_of_player(hosting: HostedSession) -> Result<HostedSession, i32> {
+    if hosting.kind == pb::AdvertisementKind::GameServer { Err(FT_ERROR_GAME_SERVER) } else { Ok(hosting) }
 }
 
 /// Change of the hosted session from the bytes of an advertisement.

@@ -9,8 +9,9 @@ use fireteam_client::matching::{Event, HostedSession, MatchingOptions};
 use fireteam_client::probe::is_probe;
 
 use crate::arguments::{bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, random_bytes, read_answer};
-use crate::matching::{FtMatching, hosting, party, reservation_event, session_changed};
+use crate::matching::{FtMatching, hosting, hosting_of_player, party, reservation_event, session_changed};
 use crate::outcome::outcome_parts;
+use crate::queue_types::FT_TOKEN_BYTES;
 use crate::raw::{Caller, enter};
 use crate::status::FT_NONE;
 use crate::types::{
@@ -44,6 +45,27 @@ pub unsafe extern "C" fn ft_matching_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_free(matching: *mut FtMatching) -> i32 {
     enter(|caller| caller.free(matching).map(|()| 0))
+}
+
+/// Sets the latency token of the client, of at most `FT_TOKEN_BYTES`; empty for none. It is sent with searches, reports, reservations and the
+/// own session, which is published again. It is from `ft_beacons_poll_token`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ft_matching_set_latency_token(
+    matching: *mut FtMatching,
+    token: *const u8,
+    token_length: usize,
+    now_us: u64,
+) -> i32 {
+    enter(|caller| {
+        let token = bounded_bytes(&caller, token, token_length, FT_TOKEN_BYTES)?.to_vec();
+        caller.object(matching)?.handle(Event::LatencyToken(token.into()), now_us)
+    })
+}
+
+/// The client's measurement of beacons has sent a packet: both together send at most 40 a second.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ft_matching_other_packet_sent(matching: *mut FtMatching, now_us: u64) -> i32 {
+    enter(|caller| caller.object(matching)?.record_other_packet(now_us))
 }
 
 /// Starts the loop. Only the first call counts.
@@ -201,17 +223,7 @@ pub unsafe extern "C" fn ft_matching_poll_transmit(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
-        let matching = caller.object(matching)?;
-        caller.check_place(to)?;
-        let transmit = matching.next_transmit()?.ok_or(FT_NONE)?;
-        let length = caller.fill(&transmit.packet, buffer, capacity)?;
-        if transmit.packet.len() <= capacity {
-            caller.write(to, transmit.to.into())?;
-            matching.transmit_is_done();
-        }
-        Ok(length)
-    })
+    enter(|caller| caller.object(matching)?.poll_transmit(&caller, to, (buffer, capacity)))
 }
 
 /// Time at which `ft_matching_handle_timeout` is due, unless another event comes first, into `at_us`. `FT_NONE`: the loop waits for events
@@ -245,7 +257,8 @@ pub unsafe extern "C" fn ft_matching_state(matching: *mut FtMatching) -> i32 {
 fn read_options(caller: &Caller, options: &FtMatchingOptions) -> Result<MatchingOptions, i32> {
     let party = party(caller.bytes(options.party, options.party_length)?)?;
     let game_data = bounded_bytes(caller, options.game_data, options.game_data_length, GAME_DATA_BYTES_MAX)?;
-    let hosting = if options.hosting.is_null() { None } else { Some(read_hosting(caller, options.hosting)?) };
+    let hosting =
+        if options.hosting.is_null() { None } else { Some(hosting_of_player(read_hosting(caller, options.hosting)?)?) };
     let has_hash = flag(options.has_configuration_hash)?;
     let defaults = MatchingOptions::new(options.set_id, party);
     let millis = |millis: u32| (millis != 0).then(|| Duration::from_millis(millis.into()));

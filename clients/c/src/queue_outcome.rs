@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use fireteam_client::pb;
-use fireteam_client::queueing::{QueueEnd, QueueGameNotification};
+use fireteam_client::queueing::{QueueEnd, QueueOutcome};
 use prost::Message;
 
 use crate::identifier::{NO_ID, id_text, reason_text};
@@ -15,10 +15,10 @@ use crate::queue_types::{
 };
 
 /// Structure and bytes of an outcome.
-pub(crate) fn queue_outcome_parts(outcome: &QueueGameNotification) -> (FtQueueOutcome, Cow<'_, [u8]>) {
+pub(crate) fn queue_outcome_parts(outcome: &QueueOutcome) -> (FtQueueOutcome, Cow<'_, [u8]>) {
     let mut parts = empty();
     let data = match outcome {
-        QueueGameNotification::Status(status) => {
+        QueueOutcome::Status(status) => {
             parts.kind = FT_QUEUE_OUTCOME_STATUS;
             parts.ticket_state = number(status.state);
             parts.ticket_end_reason = number(status.end_reason);
@@ -28,17 +28,17 @@ pub(crate) fn queue_outcome_parts(outcome: &QueueGameNotification) -> (FtQueueOu
             }
             status.encode_to_vec().into()
         }
-        QueueGameNotification::ReadyCheck(found) => {
+        QueueOutcome::ReadyCheck(found) => {
             parts.kind = FT_QUEUE_OUTCOME_READY_CHECK;
             set_match(&mut parts, found);
             found.encode_to_vec().into()
         }
-        QueueGameNotification::Connect(found) => {
+        QueueOutcome::Connect(found) => {
             parts.kind = FT_QUEUE_OUTCOME_CONNECT;
             set_match(&mut parts, found);
             found.encode_to_vec().into()
         }
-        QueueGameNotification::Ended(end) => {
+        QueueOutcome::Ended(end) => {
             parts.kind = FT_QUEUE_OUTCOME_ENDED;
             set_end(&mut parts, end).into()
         }

@@ -122,6 +122,13 @@ pub const FT_MATCH_OUTCOME_REFUSED: u32 = 4;
 /// The host has ended: `end_reason`. With `FT_MATCH_HOST_END_FAILED` also `status` and `reason`, and the buffer has the message.
 pub const FT_MATCH_OUTCOME_ENDED: u32 = 5;
 
+/// The server lists `FT_HOSTED_MATCHES_MAX` matches of the advertisement. Others are not confirmed, and get another game
+/// server: publish another advertisement for more. Told once until the list is shorter.
+pub const FT_MATCH_OUTCOME_LIST_FULL: u32 = 6;
+
+/// Most matches of one advertisement that the server lists.
+pub const FT_HOSTED_MATCHES_MAX: u32 = 256;
+
 /// Ended by `ft_match_host_stop`.
 pub const FT_MATCH_HOST_END_STOPPED: u32 = 1;
 /// A heartbeat failed in a way that no repetition changes.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use fireteam_client::matching::{CallError, CallId, MonotonicTime};
 use fireteam_client::pb;
-use fireteam_client::queueing::{QueueAnswer, QueueCall, QueueEvent, QueueGameNotification, Queueing, QueueingState};
+use fireteam_client::queueing::{QueueAnswer, QueueCall, QueueEvent, QueueOutcome, Queueing, QueueingState};
 use prost::Message;
 
 use crate::answer::{AnswerParts, unreadable};
@@ -33,7 +33,7 @@ pub(crate) struct PendingWatch {
 impl LoopMachine for Queueing {
     type Event = QueueEvent;
     type Answer = QueueAnswer;
-    type Outcome = QueueGameNotification;
+    type Outcome = QueueOutcome;
     type Rpc = QueueRpc;
 
     fn handle(&mut self, event: QueueEvent, now: MonotonicTime) {
@@ -46,7 +46,7 @@ impl LoopMachine for Queueing {
         Some((id, rpc, body))
     }
 
-    fn poll_outcome(&mut self) -> Option<QueueGameNotification> {
+    fn poll_outcome(&mut self) -> Option<QueueOutcome> {
         Queueing::poll_outcome(self)
     }
 

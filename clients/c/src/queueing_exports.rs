@@ -84,7 +84,7 @@ pub unsafe extern "C" fn ft_queueing_save(queueing: *mut FtQueueing, buffer: *mu
 }
 
 /// Sets the latency token of the client, of at most `FT_TOKEN_BYTES`; empty for none. One before the start enters the queue with the ticket.
-/// A later one is sent while the ticket waits.
+/// A later one is sent while the ticket waits. It is from `ft_beacons_poll_token`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_set_latency_token(
     queueing: *mut FtQueueing,

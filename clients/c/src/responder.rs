@@ -9,33 +9,35 @@ use fireteam_client::probe::{ArrivalAndAnswerTime, HostCookieKey, HostResponder,
 use prost::Message;
 
 use crate::matching::judge;
-use crate::status::{FT_ERROR_PANIC, FT_ERROR_VALUE};
+use crate::panic_guard::PanicGuard;
+use crate::status::FT_ERROR_VALUE;
 
 /// Host that answers the probes of one advertisement. One thread at a time may use it.
-pub struct FtResponder {
+pub struct FtResponder(PanicGuard<AdvertisedResponder>);
+
+/// Responder with the key of its probes, and the game's judgement.
+pub(crate) struct AdvertisedResponder {
     responder: HostResponder,
     key: [u8; 32],
     judge: ProberDataJudge,
-    /// A function runs, or has ended by a panic.
-    is_running: bool,
 }
 
 impl FtResponder {
     pub(crate) fn new(cookie_key: [u8; 32], key: [u8; 32]) -> Self {
         let responder = HostResponder::new(HostCookieKey(cookie_key));
-        Self { responder, key, judge: Box::new(|_, _| Verdict::Fits), is_running: false }
+        Self(PanicGuard::new(AdvertisedResponder { responder, key, judge: Box::new(|_, _| Verdict::Fits) }))
     }
 
     /// Runs a function, unless an earlier one has ended by a panic.
-    pub(crate) fn run<T>(&mut self, function: impl FnOnce(&mut Self) -> Result<T, i32>) -> Result<T, i32> {
-        if std::mem::replace(&mut self.is_running, true) {
-            return Err(FT_ERROR_PANIC);
-        }
-        let result = function(self);
-        self.is_running = false;
-        result
+    pub(crate) fn run<T>(
+        &mut self,
+        function: impl FnOnce(&mut AdvertisedResponder) -> Result<T, i32>,
+    ) -> Result<T, i32> {
+        self.0.run(function)?
     }
+}
 
+impl AdvertisedResponder {
     /// Endpoint to publish, as bytes.
     pub(crate) fn endpoint(&self, port: u16) -> Vec<u8> {
         let probe_key = self.key.to_vec();

@@ -27,6 +27,8 @@ pub const FT_ERROR_CLIENT: i32 = -9;
 pub const FT_STREAM_ENDED: i32 = -10;
 /// The key set cannot be read, or has no Ed25519 key.
 pub const FT_ERROR_KEY_SET: i32 = -11;
+/// A game server does not search: give its session to `ft_matching_become_host`.
+pub const FT_ERROR_GAME_SERVER: i32 = -12;
 /// The text is no credential, or is too long.
 pub const FT_CREDENTIAL_MALFORMED: i32 = -20;
 /// A token of another kind, such as a player's own token.
@@ -65,6 +67,7 @@ pub(crate) fn text(result: i32) -> &'static CStr {
         FT_ERROR_CLIENT => c"the client cannot be made; check the URI and the certificates",
         FT_STREAM_ENDED => c"the stream has ended",
         FT_ERROR_KEY_SET => c"the key set is not valid; give the page /.well-known/jwks.json of the operator port",
+        FT_ERROR_GAME_SERVER => c"a game server does not search; give its session to ft_matching_become_host",
         FT_CREDENTIAL_MALFORMED => c"the credential is malformed; send it as the server has given it",
         FT_CREDENTIAL_WRONG_TYPE => c"the token is no match credential; send the credential of the match",
         FT_CREDENTIAL_UNKNOWN_KEY => c"the key set has no key of the credential; fetch the key set again",

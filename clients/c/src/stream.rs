@@ -9,16 +9,14 @@ use tokio::runtime::Runtime;
 use tonic::{Status, Streaming};
 
 use crate::call_failure::CallFailure;
-use crate::status::FT_ERROR_PANIC;
+use crate::panic_guard::PanicGuard;
 
 /// Server stream of a client. One thread at a time may use it.
 pub struct FtStream {
-    state: StreamState,
+    state: PanicGuard<StreamState>,
     /// Message that did not fit into the caller's buffer.
     message: Option<Vec<u8>>,
     call_id: u64,
-    /// A function runs, or has ended by a panic.
-    is_running: bool,
     /// After the stream, which it drives.
     runtime: Arc<Runtime>,
 }
@@ -35,21 +33,18 @@ enum StreamState {
 
 impl FtStream {
     pub(crate) fn new(runtime: Arc<Runtime>, opening: Opening, call_id: u64) -> Self {
-        Self { state: StreamState::Opening(opening), message: None, call_id, is_running: false, runtime }
+        Self { state: PanicGuard::new(StreamState::Opening(opening)), message: None, call_id, runtime }
     }
 
     /// Waits for the next message, unless one is there.
     pub(crate) fn wait(&mut self, longest: Duration) -> Result<(), i32> {
-        if std::mem::replace(&mut self.is_running, true) {
-            return Err(FT_ERROR_PANIC);
-        }
         if self.message.is_none() {
-            let next = self.state.next_message();
-            // No message in time is no end.
-            let message = self.runtime.block_on(async { tokio::time::timeout(longest, next).await.ok().flatten() });
-            self.message = message;
+            self.message = self.state.run(|state| {
+                let next = state.next_message();
+                // No message in time is no end.
+                self.runtime.block_on(async { tokio::time::timeout(longest, next).await.ok().flatten() })
+            })?;
         }
-        self.is_running = false;
         Ok(())
     }
 
@@ -64,12 +59,12 @@ impl FtStream {
 
     /// Whether the stream has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.state, StreamState::Ended(_)) && self.message.is_none()
+        matches!(self.state.object(), StreamState::Ended(_)) && self.message.is_none()
     }
 
     /// End of the stream: number of the call, status and details. `None` if it has not ended.
     pub(crate) fn end(&self) -> Option<(u64, i32, &[u8])> {
-        match &self.state {
+        match self.state.object() {
             StreamState::Ended(failure) if self.message.is_none() => {
                 let (code, details) = failure.as_ref().map_or((0, &[][..]), |it| (it.code, &it.details));
                 Some((self.call_id, code, details))

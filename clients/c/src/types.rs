@@ -9,6 +9,8 @@ use crate::status::FT_ERROR_VALUE;
 pub const FT_ID_BYTES: usize = 64;
 /// Random bytes for `ft_matching_new`.
 pub const FT_MATCHING_RANDOM_BYTES: usize = 32;
+/// Random bytes for `ft_beacons_new`.
+pub const FT_BEACONS_RANDOM_BYTES: usize = 32;
 /// Random bytes for `ft_responder_new`: one half for the keys of cookies, one for the key of its probes.
 pub const FT_RESPONDER_RANDOM_BYTES: usize = 64;
 /// Capacity that is enough for each datagram and for each answer to one.
@@ -71,12 +73,22 @@ impl From<SocketAddr> for FtAddress {
     }
 }
 
+/// Place on Earth, degrees.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FtPlace {
+    /// -90 to 90, north positive.
+    pub latitude: f64,
+    /// -180 to 180, east positive.
+    pub longitude: f64,
+}
+
 /// Session that this client hosts, or would host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FtHosting {
     /// Protobuf message `MatchmakingUpdateAdvertisementRequest`. Fields that are read: `session_composition` (required; its open seats in
-    /// `max_allowed_join_reservation_count`), `kind` (a game server starts with `ft_matching_become_host`), `connect_data`, `allowed_ranges`
+    /// `max_allowed_join_reservation_count`), `kind` (GAME_SERVER only in `ft_matching_become_host`: it does not search), `connect_data`, `allowed_ranges`
     /// and `time_to_live_ms`.
     pub advertisement: *const u8,
     /// Bytes of `advertisement`.
@@ -223,6 +235,17 @@ pub const FT_STATE_JOINED: i32 = 8;
 pub const FT_STATE_ENDING: i32 = 9;
 /// Has ended.
 pub const FT_STATE_ENDED: i32 = 10;
+
+/// State of `ft_beacons_state`: before the start.
+pub const FT_BEACONS_IDLE: i32 = 0;
+/// Asks the server for the beacons.
+pub const FT_BEACONS_LISTING: i32 = 1;
+/// Exchanges packets with beacons.
+pub const FT_BEACONS_MEASURING: i32 = 2;
+/// Reports the receipts.
+pub const FT_BEACONS_REPORTING: i32 = 3;
+/// Waits for the time of the next measurement: the one before is over, with a token or without.
+pub const FT_BEACONS_RESTING: i32 = 4;
 
 /// Server and credentials of a client.
 #[repr(C)]

@@ -6,22 +6,19 @@ use std::time::{Duration, SystemTime};
 use fireteam_client::{AdmittedPlayer, CredentialError, CredentialVerifier, DEFAULT_REMEMBERED_CREDENTIALS_MAX};
 
 use crate::identifier::{NO_ID, are_ids, id_text};
+use crate::panic_guard::PanicGuard;
 use crate::queue_types::FtAdmittedPlayer;
 use crate::status::{
     FT_CREDENTIAL_BAD_SIGNATURE, FT_CREDENTIAL_EXPIRED, FT_CREDENTIAL_INVALID_TIMES, FT_CREDENTIAL_MALFORMED,
     FT_CREDENTIAL_TOO_MANY, FT_CREDENTIAL_UNKNOWN_KEY, FT_CREDENTIAL_USED_BEFORE, FT_CREDENTIAL_WRONG_AUDIENCE,
-    FT_CREDENTIAL_WRONG_ISSUER, FT_CREDENTIAL_WRONG_TYPE, FT_ERROR_KEY_SET, FT_ERROR_PANIC, FT_ERROR_VALUE,
+    FT_CREDENTIAL_WRONG_ISSUER, FT_CREDENTIAL_WRONG_TYPE, FT_ERROR_KEY_SET, FT_ERROR_VALUE,
 };
 
 /// Most credentials that a verifier remembers.
 const REMEMBERED_MAX: usize = 1_048_576;
 
 /// Verifier of the credentials that players present to one game server. One thread at a time may use it.
-pub struct FtVerifier {
-    verifier: CredentialVerifier,
-    /// A function runs, or has ended by a panic.
-    is_running: bool,
-}
+pub struct FtVerifier(PanicGuard<CredentialVerifier>);
 
 impl FtVerifier {
     /// Verifier with the keys of a JWKS, for one audience. `remembered_max` 0 is the default.
@@ -31,19 +28,19 @@ impl FtVerifier {
         }
         let remembered_max = if remembered_max == 0 { DEFAULT_REMEMBERED_CREDENTIALS_MAX } else { remembered_max };
         let verifier = CredentialVerifier::new(key_set, audience).map_err(code)?.with_remembered_max(remembered_max);
-        Ok(Self { verifier, is_running: false })
+        Ok(Self(PanicGuard::new(verifier)))
     }
 
     /// Replaces the keys. After an error the old ones stay.
     pub(crate) fn replace_keys(&mut self, key_set: &str) -> Result<i32, i32> {
-        self.run(|verifier| verifier.replace_keys(key_set).map_err(code))?;
+        self.0.run(|verifier| verifier.replace_keys(key_set).map_err(code))??;
         Ok(0)
     }
 
     /// Admits the player of a credential.
     pub(crate) fn verify(&mut self, credential: &str, unix_s: u64) -> Result<FtAdmittedPlayer, i32> {
         let now = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(unix_s)).ok_or(FT_ERROR_VALUE)?;
-        let player = self.run(|verifier| verifier.verify(credential, now).map_err(code))?;
+        let player = self.0.run(|verifier| verifier.verify(credential, now).map_err(code))??;
         let AdmittedPlayer { match_id, player_key, user_key, team, expires_at_s } = &player;
         if !are_ids([match_id, player_key].into_iter().chain(user_key)) {
             return Err(FT_CREDENTIAL_MALFORMED);
@@ -55,16 +52,6 @@ impl FtVerifier {
             player_key: id_text(player_key),
             user_key: user_key.as_deref().map_or(NO_ID, id_text),
         })
-    }
-
-    /// Runs a function, unless an earlier one has ended by a panic.
-    fn run<T>(&mut self, function: impl FnOnce(&mut CredentialVerifier) -> Result<T, i32>) -> Result<T, i32> {
-        if std::mem::replace(&mut self.is_running, true) {
-            return Err(FT_ERROR_PANIC);
-        }
-        let result = function(&mut self.verifier);
-        self.is_running = false;
-        result
     }
 }
 
@@ -87,6 +74,6 @@ fn code(error: CredentialError) -> i32 {
 
 impl fmt::Debug for FtVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FtVerifier").field("verifier", &self.verifier).finish_non_exhaustive()
+        f.debug_struct("FtVerifier").field("verifier", self.0.object()).finish_non_exhaustive()
     }
 }

@@ -42,7 +42,7 @@ impl BeaconsRun {
     }
 
     /// Counts a packet of another loop that was sent now.
-    pub(crate) fn note_packet(&mut self) {
+    pub(crate) fn record_packet_of_other_loop(&mut self) {
         self.beacons.record_packet_of_other_loop(self.clock.now());
     }
 

@@ -166,7 +166,7 @@ fn reason_name(reason: pb::ErrorReason) -> Option<String> {
 ///
 /// A deadline that passes in the client is CANCELLED in tonic and becomes DEADLINE_EXCEEDED. A lost connection is UNKNOWN
 /// in tonic and becomes UNAVAILABLE. Only a status that was created in the client has a source.
-fn normalized_code(status: &Status) -> Code {
+pub fn normalized_code(status: &Status) -> Code {
     let is_client_side = std::error::Error::source(status).is_some();
     match status.code() {
         Code::Cancelled if status.message() == "Timeout expired" => Code::DeadlineExceeded,

@@ -84,7 +84,7 @@ mod token_source;
 pub use advertisement::Advertisement;
 #[cfg(feature = "runtime")]
 pub use client::Client;
-pub use error::{Error, FieldViolation, ServerError};
+pub use error::{Error, FieldViolation, ServerError, normalized_code};
 #[cfg(feature = "runtime")]
 pub use latency_tokens::LatencyTokens;
 #[cfg(feature = "credentials")]

@@ -10,7 +10,7 @@ use crate::match_hosting::hosted_matches::HostedMatches;
 use crate::pb;
 
 /// Interval of the heartbeats before the server has named one.
-const FIRST_BEAT_INTERVAL: Duration = Duration::from_secs(1);
+const FIRST_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Host of the matches of one advertisement. The advertisement may be deleted meanwhile.
 ///
@@ -31,7 +31,7 @@ impl MatchHost {
     /// Host of the matches of the advertisement with this token, as after a restart of the game server.
     pub fn from_advertisement_token(client: Client, advertisement_token: Vec<u8>) -> Self {
         let matches = HostedMatches::new(advertisement_token);
-        Self { client, matches, time_to_next_heartbeat: FIRST_BEAT_INTERVAL }
+        Self { client, matches, time_to_next_heartbeat: FIRST_HEARTBEAT_INTERVAL }
     }
 
     /// Matches that this host has confirmed and that have not ended.
@@ -49,25 +49,25 @@ impl MatchHost {
         self.matches.give_up(match_id);
     }
 
-    /// Confirms new matches and keeps the others alive. Returns all matches that this host has or had until now, as they
-    /// are now.
-    pub async fn heartbeat(&mut self) -> Result<Vec<pb::HostedMatch>, Error> {
-        let (mut matches, confirmation) = self.send_heartbeat(self.matches.heartbeat()).await?;
-        if let Some(confirmation) = confirmation {
-            matches.extend(self.send_heartbeat(confirmation).await?.0);
-        }
-        Ok(matches)
+    /// Whether the server has listed 256 matches of the advertisement, which is its limit. Others are not confirmed, and get another game
+    /// server: publish another advertisement for more.
+    pub fn is_list_full(&self) -> bool {
+        self.matches.is_list_full()
     }
 
-    /// Sends a heartbeat. Returns its matches, and the heartbeat that confirms new ones.
-    async fn send_heartbeat(
-        &mut self,
-        request: pb::QueueHostHeartbeatRequest,
-    ) -> Result<(Vec<pb::HostedMatch>, Option<pb::QueueHostHeartbeatRequest>), Error> {
-        let response = self.client.host_heartbeat(request).await?;
-        let confirmation = self.matches.take_response(&response);
-        self.time_to_next_heartbeat = Duration::from_millis(response.next_beat_in_ms);
-        Ok((response.matches, confirmation))
+    /// Confirms new matches and keeps the others alive, by one call for each 256 of them. Returns all matches that this host has or had until
+    /// now, as they are now.
+    pub async fn heartbeat(&mut self) -> Result<Vec<pb::HostedMatch>, Error> {
+        let mut matches = Vec::new();
+        let mut next = Some(self.matches.start_round());
+        while let Some(request) = next {
+            let response = self.client.host_heartbeat(request).await?;
+            self.matches.take_response(&response);
+            self.time_to_next_heartbeat = Duration::from_millis(response.next_beat_in_ms);
+            matches.extend(response.matches);
+            next = self.matches.next_of_round();
+        }
+        Ok(matches)
     }
 }
 

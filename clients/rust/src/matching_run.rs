@@ -29,7 +29,7 @@ const EVENTS_MAX: usize = 64;
 /// The game, as a search loop needs it.
 pub trait MatchingGame {
     /// Connects to a host. Returns whether the party is in its session. The loop drops the future when its time is over.
-    fn connect(&self, invitation: ConnectTarget) -> impl Future<Output = bool> + Send;
+    fn connect(&self, target: ConnectTarget) -> impl Future<Output = bool> + Send;
 
     /// News that need no answer: all outcomes but [`Outcome::Connect`] and [`Outcome::AbandonConnect`].
     fn notify(&self, outcome: &Outcome) {
@@ -170,13 +170,13 @@ impl MatchingRun {
             }
             while let Some(transmit) = self.matching.poll_transmit() {
                 datagrams::send(socket, transmit).await;
-                self.beacons.iter_mut().for_each(BeaconsRun::note_packet);
+                self.beacons.iter_mut().for_each(BeaconsRun::record_packet_of_other_loop);
             }
             while let Some(outcome) = self.matching.poll_outcome() {
                 match outcome {
-                    Outcome::Connect(invitation) => {
-                        let id = invitation.reservation_id.clone();
-                        connecting = Some(Box::pin(async move { (id, game.connect(invitation).await) }));
+                    Outcome::Connect(target) => {
+                        let id = target.reservation_id.clone();
+                        connecting = Some(Box::pin(async move { (id, game.connect(target).await) }));
                     }
                     Outcome::AbandonConnect { .. } => connecting = None,
                     outcome => {
@@ -195,8 +195,8 @@ impl MatchingRun {
                 return RunEnd::Joined;
             }
             was_joined = is_joined;
-            let happening = tokio::select! {
-                happening = self.next_event(starts_at) => happening,
+            let event = tokio::select! {
+                event = self.next_event(starts_at) => event,
                 (reservation_id, is_connected) = when_some(&mut connecting) => {
                     connecting = None;
                     RunEvent::of_connect(reservation_id, is_connected)
@@ -210,7 +210,7 @@ impl MatchingRun {
                     None => RunEvent::Loop(Event::Timeout),
                 },
             };
-            self.handle_event(happening);
+            self.handle_event(event);
         }
     }
 
@@ -233,7 +233,7 @@ impl MatchingRun {
         let now = self.clock.now();
         let Some(beacons) = &mut self.beacons else { return };
         for _ in 0..beacons.carry_out(socket).await {
-            self.matching.note_packet(now);
+            self.matching.record_packet_of_other_loop(now);
         }
         if let Some(token) = beacons.beacons().poll_token() {
             self.matching.handle(Event::LatencyToken(token.into()), now);
@@ -256,9 +256,9 @@ impl MatchingRun {
         }
     }
 
-    fn handle_event(&mut self, happening: RunEvent) {
+    fn handle_event(&mut self, event: RunEvent) {
         let now = self.clock.now();
-        match (happening, &mut self.beacons) {
+        match (event, &mut self.beacons) {
             (RunEvent::Loop(event), _) => self.matching.handle(event, now),
             (RunEvent::Beacons(event), Some(beacons)) => beacons.handle(event),
             (RunEvent::Beacons(_), None) => {}

@@ -9,7 +9,7 @@ mod machine;
 mod saved;
 
 pub use call::{QueueAnswer, QueueCall, QueueRequest};
-pub use event::{QueueEnd, QueueEvent, QueueGameNotification, QueueingState};
+pub use event::{QueueEnd, QueueEvent, QueueOutcome, QueueingState};
 pub use machine::Queueing;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::matching::{CallError, CallId};
 use crate::matching_run::when_some;
 use crate::pb;
 use crate::queueing::{
-    QueueAnswer, QueueCall, QueueEnd, QueueEvent, QueueGameNotification, QueueRequest, Queueing, QueueingState,
+    QueueAnswer, QueueCall, QueueEnd, QueueEvent, QueueOutcome, QueueRequest, Queueing, QueueingState,
 };
 use crate::retrying_channel::RetryingChannel;
 use crate::run_clock::RunClock;
@@ -31,7 +31,7 @@ pub trait QueueGame {
     fn connect(&self, found: pb::MatchStatus) -> impl Future<Output = bool> + Send;
 
     /// News that need no answer: each status, and the end.
-    fn notify(&self, outcome: &QueueGameNotification) {
+    fn notify(&self, outcome: &QueueOutcome) {
         let _ = outcome;
     }
 }
@@ -140,13 +140,13 @@ impl QueueingRun {
             }
             while let Some(outcome) = self.queueing.poll_outcome() {
                 match outcome {
-                    QueueGameNotification::ReadyCheck(found) => {
+                    QueueOutcome::ReadyCheck(found) => {
                         let match_id = found.match_id.clone();
                         asking = Some(Box::pin(async move {
                             QueueEvent::Respond { match_id, accept: game.answer_ready_check(*found).await }
                         }));
                     }
-                    QueueGameNotification::Connect(found) => {
+                    QueueOutcome::Connect(found) => {
                         asking = Some(Box::pin(async move {
                             if game.connect(*found).await { QueueEvent::Connected } else { QueueEvent::ConnectFailed }
                         }));
@@ -154,7 +154,7 @@ impl QueueingRun {
                     outcome => {
                         saves(&self.queueing.saved_bytes());
                         game.notify(&outcome);
-                        if let QueueGameNotification::Ended(end) = outcome {
+                        if let QueueOutcome::Ended(end) = outcome {
                             return end;
                         }
                     }

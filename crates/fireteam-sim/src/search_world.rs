@@ -175,9 +175,9 @@ impl<'a> SearchWorld<'a> {
     /// The game does as the loop says.
     fn carry_out(&mut self, search: usize, outcome: Outcome) {
         match outcome {
-            Outcome::Connect(invitation) => {
+            Outcome::Connect(target) => {
                 let Some(chosen) = self.searchers.get(&search).and_then(|searcher| searcher.chosen) else { return };
-                let connected = Event::Connected { reservation_id: invitation.reservation_id };
+                let connected = Event::Connected { reservation_id: target.reservation_id };
                 let after_us = (chosen.round_trip_ms * 1_000.0) as u64;
                 self.schedule(self.now_us + after_us, SearchEvent::Heard(search, Box::new(connected)));
             }

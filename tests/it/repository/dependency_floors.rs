@@ -43,6 +43,7 @@ const UNSAFE_PACKAGE: &str = "clients/c/Cargo.toml";
 /// Files of that package that lift the lint. `tidy.rs` keeps unsafe blocks in the first; the others have the attribute of exported names.
 const UNSAFE_FILES: &[&str] = &[
     "raw.rs",
+    "beacons_exports.rs",
     "client_exports.rs",
     "library_exports.rs",
     "match_host_exports.rs",

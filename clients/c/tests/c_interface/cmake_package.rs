@@ -47,7 +47,7 @@ fn cmake_package_is_found_by_a_project() {
     // The installed examples are a project of their own.
     let examples = folder.join("examples");
     build(&prefix.join("share/fireteam/examples"), &prefix, &examples);
-    for example in ["search", "queue", "game_server", "search_in_c", "queue_in_c"] {
+    for example in ["search", "host", "queue", "game_server", "search_in_c", "queue_in_c"] {
         let output = Command::new(examples.join(example)).output().unwrap();
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("use: "), "{example}: {output:?}");
     }

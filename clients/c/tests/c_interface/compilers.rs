@@ -105,7 +105,7 @@ fn header_compiles_alone() {
 #[test]
 fn cpp_headers_compile_alone() {
     for compiler in [&GXX, &CLANGXX, &MINGWXX] {
-        for header in ["client", "match_host", "matching", "object", "queueing"] {
+        for header in ["beacons", "client", "match_host", "matching", "object", "queueing"] {
             check_syntax(compiler, header, &format!("#include <fireteam/{header}.hpp>\n"));
         }
         let consumer = std::fs::read_to_string(root().join("tests/consumer/main.cpp")).unwrap();
@@ -119,8 +119,8 @@ fn examples_compile() {
     for (compiler, examples) in [
         (&GCC, ["search.c", "queue.c"].as_slice()),
         (&CLANG, &["search.c", "queue.c"]),
-        (&GXX, &["search.c", "queue.c", "search.cpp", "queue.cpp", "game_server.cpp"]),
-        (&CLANGXX, &["search.c", "queue.c", "search.cpp", "queue.cpp", "game_server.cpp"]),
+        (&GXX, &["search.c", "queue.c", "search.cpp", "host.cpp", "queue.cpp", "game_server.cpp"]),
+        (&CLANGXX, &["search.c", "queue.c", "search.cpp", "host.cpp", "queue.cpp", "game_server.cpp"]),
     ] {
         for example in examples {
             run(compiler, &mut |command| {

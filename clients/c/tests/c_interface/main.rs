@@ -3,6 +3,8 @@
 #![expect(clippy::indexing_slicing, reason = "a missing entry fails the test")]
 
 // `cfg(test)` tells clippy that helper functions here are tests too.
+#[cfg(test)]
+mod beacons;
 #[cfg(feature = "client")]
 #[cfg(test)]
 mod cmake_package;

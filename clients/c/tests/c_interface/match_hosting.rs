@@ -49,6 +49,26 @@ fn report(host: &Matches, match_id: &str, ranks: &[FtTeamRank], now_us: u64) -> 
     c!(ft_match_host_report(host.0, match_id.as_ptr(), ranks.as_ptr(), ranks.len(), now_us))
 }
 
+/// A full list of matches is an outcome, once: others are not confirmed.
+#[test]
+fn match_host_tells_that_the_list_of_matches_is_full() {
+    let host = playing();
+    let ids: Vec<String> = (0..256).map(|number| format!("match-{number}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    assert_eq!(ids.len(), usize::try_from(FT_HOSTED_MATCHES_MAX).unwrap());
+    let mut kinds = Vec::new();
+    for listed in [&ids[..255], &ids[..], &ids[..]] {
+        let now_us = host.timeout_us().unwrap();
+        assert_eq!(c!(ft_match_host_handle_timeout(host.0, now_us)), 0);
+        while let Ok((id, ..)) = host.poll_call() {
+            assert_eq!(host.answer(id, 0, &beat(pb::HostedMatchState::Playing, listed), now_us), 0);
+        }
+        kinds
+            .push(std::iter::from_fn(|| host.poll_outcome().ok()).map(|(outcome, _)| outcome.kind).collect::<Vec<_>>());
+    }
+    assert_eq!(kinds, [vec![], vec![FT_MATCH_OUTCOME_LIST_FULL], vec![]]);
+}
+
 /// Matches are confirmed, kept alive through an outage, reported and ended.
 #[test]
 fn match_host_keeps_matches_alive_and_reports() {
@@ -170,6 +190,6 @@ fn result_codes_have_texts() {
     let of = |code| c!(std::ffi::CStr::from_ptr(ft_result_text(code))).to_str().unwrap();
     let known: Vec<&str> = (-100..0).map(of).filter(|text| *text != of(-99)).collect();
     let distinct: std::collections::BTreeSet<_> = known.iter().collect();
-    assert_eq!((known.len(), distinct.len()), (22, 22));
+    assert_eq!((known.len(), distinct.len()), (23, 23));
     assert_eq!((of(0), of(i32::MAX), of(i32::MIN)), ("success", "success", "unknown result code"));
 }

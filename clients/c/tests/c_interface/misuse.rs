@@ -7,6 +7,8 @@ use fireteam_c::matching_exports::*;
 use fireteam_c::responder_exports::*;
 use fireteam_c::status::*;
 use fireteam_c::types::*;
+use fireteam_client::pb;
+use prost::Message;
 
 use crate::functions::{answer, c, hosting, new_host, new_loop, options, poll_call, v4};
 use crate::world::{World, party};
@@ -68,6 +70,18 @@ fn misuse_values_and_lengths_are_refused() {
     assert_eq!(code(FtMatchingOptions { compares_game_data: 2, ..good }), Some(FT_ERROR_VALUE));
     let empty = hosting(b"");
     assert_eq!(code(FtMatchingOptions { hosting: &empty, ..good }), Some(FT_ERROR_VALUE), "no session");
+    let of_server = pb::MatchmakingUpdateAdvertisementRequest {
+        session_composition: Some(pb::SessionCompositionData::default()),
+        kind: pb::AdvertisementKind::GameServer.into(),
+        ..Default::default()
+    };
+    let of_server = of_server.encode_to_vec();
+    let game_server = hosting(&of_server);
+    let refused = code(FtMatchingOptions { hosting: &game_server, ..good });
+    assert_eq!(refused, Some(FT_ERROR_GAME_SERVER), "it does not search");
+    let advertising = new_loop(&good).unwrap();
+    assert_eq!(c!(ft_matching_become_host(advertising.0, &game_server, 0)), 0);
+    assert_eq!(poll_call(&advertising).unwrap().1, "/fireteam.v1.MatchmakingService/UpdateAdvertisement");
 
     let matching = new_loop(&good).unwrap();
     let other = FtAddress { family: 5, ..v4(1, 1) };

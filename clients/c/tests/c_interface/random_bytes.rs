@@ -1,5 +1,8 @@
 //! Random bytes as answers, datagrams and messages: a result code, never a crash, and the loop still ends.
 
+use fireteam_c::beacons_exports::{
+    ft_beacons_handle_answer, ft_beacons_handle_timeout, ft_beacons_other_packet_sent, ft_beacons_start,
+};
 use fireteam_c::match_host_exports::{
     ft_match_host_handle_timeout, ft_match_host_start, ft_match_host_state, ft_match_host_stop,
 };
@@ -13,6 +16,7 @@ use fireteam_c::status::FT_ERROR_PANIC;
 use fireteam_c::types::*;
 use proptest::prelude::*;
 
+use crate::beacons::new_measurement;
 use crate::functions::{
     answer, answer_probe, c, new_host, new_loop, options, poll_call, poll_outcome, poll_transmit, v4,
 };
@@ -76,6 +80,35 @@ proptest! {
             prop_assert_eq!(c!(ft_matching_handle_timeout(matching.0, now_us)), 0);
         }
         prop_assert!(c!(ft_matching_state(matching.0)) == FT_STATE_ENDED || now_us == u64::MAX);
+    }
+}
+
+proptest! {
+    /// Answers and datagrams of any bytes, at any time: the measurement has a timer until it rests, and sends nothing but packets to beacons.
+    #[test]
+    fn random_bytes_do_no_harm_to_a_measurement(inputs in inputs()) {
+        let (measurement, mut now_us) = (new_measurement(std::ptr::null()).unwrap(), 0_u64);
+        prop_assert_eq!(c!(ft_beacons_start(measurement.0, now_us)), 0);
+        for input in inputs {
+            let result = match input {
+                Input::Answer(id, status, body) => {
+                    c!(ft_beacons_handle_answer(measurement.0, &answer(id, status, &body), now_us))
+                }
+                Input::Datagram(from, packet) => measurement.datagram(v4(from, 9), &packet, now_us),
+                Input::Timeout(after_us) => {
+                    now_us = now_us.saturating_add(after_us);
+                    c!(ft_beacons_handle_timeout(measurement.0, now_us))
+                }
+                Input::ConnectionLost => c!(ft_beacons_other_packet_sent(measurement.0, now_us)),
+                Input::Start => c!(ft_beacons_start(measurement.0, now_us)),
+            };
+            prop_assert_ne!(result, FT_ERROR_PANIC);
+            while measurement.poll_call().is_ok() || measurement.poll_token().is_ok() {}
+            while let Ok((_, packet)) = measurement.poll_transmit() {
+                prop_assert_eq!(packet.len(), 64);
+            }
+            prop_assert!(measurement.timeout_us().is_ok());
+        }
     }
 }
 

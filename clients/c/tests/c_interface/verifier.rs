@@ -34,9 +34,14 @@ impl Signer {
 
     /// Credential of a player for a game server.
     fn sign(&self, typ: &str, audience: &str, serial: u64, user: &str) -> String {
+        self.sign_as("fireteam", typ, audience, serial, user)
+    }
+
+    /// The same, with the name of an issuer.
+    fn sign_as(&self, issuer: &str, typ: &str, audience: &str, serial: u64, user: &str) -> String {
         let header = format!(r#"{{"alg":"EdDSA","kid":"{}","typ":"{typ}"}}"#, self.kid);
         let claims = format!(
-            r#"{{"iss":"fireteam","aud":"{audience}","sub":"ada","jti":"{serial}","iat":{NOW_S},"exp":{},"match":"one","team":1{user}}}"#,
+            r#"{{"iss":"{issuer}","aud":"{audience}","sub":"ada","jti":"{serial}","iat":{NOW_S},"exp":{},"match":"one","team":1{user}}}"#,
             NOW_S + 300
         );
         let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
@@ -120,6 +125,8 @@ fn verifier_refuses_with_a_code() {
     assert_eq!(verifier.code(&signer.sign("match+jwt", "another", 2, "")), FT_CREDENTIAL_WRONG_AUDIENCE);
     assert_eq!(verifier.code(&signer.sign("JWT", "server", 2, "")), FT_CREDENTIAL_WRONG_TYPE);
     assert_eq!(verifier.code(&other.credential(2)), FT_CREDENTIAL_BAD_SIGNATURE);
+    let of_another_issuer = signer.sign_as("another", "match+jwt", "server", 2, "");
+    assert_eq!(verifier.code(&of_another_issuer), FT_CREDENTIAL_WRONG_ISSUER);
     assert_eq!(code_at(NOW_S + 300), Some(FT_CREDENTIAL_EXPIRED));
     assert_eq!(code_at(NOW_S - 60), Some(FT_CREDENTIAL_INVALID_TIMES));
     assert_eq!(code_at(u64::MAX), Some(FT_ERROR_VALUE), "no time of this system");

@@ -36,6 +36,8 @@ pub(crate) struct World {
     /// Failures of the next calls: status code, details.
     pub(crate) failures: Vec<(i32, Vec<u8>)>,
     pub(crate) hosts: BTreeMap<u8, Host>,
+    /// Times at which packets were sent.
+    pub(crate) packets: Vec<u64>,
     events: BTreeMap<(u64, usize), Event>,
     event_count: usize,
 }
@@ -77,6 +79,7 @@ impl World {
             script,
             failures: Vec::new(),
             hosts,
+            packets: Vec::new(),
             events: BTreeMap::new(),
             event_count: 0,
         }
@@ -115,6 +118,7 @@ impl World {
         while let Ok((to, packet)) = poll_transmit(&self.matching) {
             assert_eq!((to.port, to.family, &to.ip[..3]), (4_000, FT_IPV4, &[192, 0, 2][..]));
             let number = to.ip[3];
+            self.packets.push(self.now_us);
             if let Ok(reply) = answer_probe(&self.hosts[&number], v4(CLIENT, 5_000), &packet, self.now_us) {
                 self.later(u64::from(10 - number) * 10_000, Event::Datagram(number, reply));
             }

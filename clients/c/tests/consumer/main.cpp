@@ -1,5 +1,6 @@
 // Game that uses an installed fireteam: starts each of its loops, looks at the first call, and ends it. Prints `ok`.
 
+#include <fireteam/beacons.hpp>
 #include <fireteam/client.hpp>
 #include <fireteam/match_host.hpp>
 #include <fireteam/matching.hpp>
@@ -33,6 +34,7 @@ int search() {
   CHECK(made.open(options, random) == 0);
   fireteam::Matching matching = std::move(made);
   CHECK(matching && !made);
+  CHECK(matching.set_latency_token({1}, 0) == 0 && matching.other_packet_sent(0) == 0);
   CHECK(matching.start(1000) == 0 && matching.state() == FT_STATE_SEARCHING);
 
   ft_call call{};
@@ -46,6 +48,38 @@ int search() {
   ft_outcome outcome{};
   fireteam::Bytes data;
   CHECK(matching.poll_outcome(outcome, data) == 0 && outcome.kind == FT_OUTCOME_ENDED);
+  return 0;
+}
+
+int beacons() {
+  fireteam::Beacons unopened;
+  CHECK(!unopened && unopened.start(1) == FT_ERROR_NULL && unopened.state() == FT_ERROR_NULL);
+
+  std::uint8_t random[FT_BEACONS_RANDOM_BYTES] = {1, 2, 3};
+  fireteam::Beacons beacons, placed;
+  CHECK(placed.open(ft_place{91.0, 0.0}, random) == FT_ERROR_VALUE && !placed);
+  CHECK(placed.open(ft_place{47.6, -122.3}, random) == 0 && beacons.open(random) == 0);
+  CHECK(beacons.state() == FT_BEACONS_IDLE && beacons.start(1000) == 0 && beacons.state() == FT_BEACONS_LISTING);
+
+  ft_call call{};
+  fireteam::Bytes request;
+  CHECK(beacons.poll_call(call, request) == 0 && std::strcmp(call.path, "/fireteam.v1.LatencyService/GetBeacons") == 0);
+  // GetBeaconsResponse { beacons: [Beacon { id: 7, address: 192.0.2.7, port: 9 }], binding: 16 bytes }.
+  fireteam::Bytes list = {0x0a, 10, 0x08, 7, 0x1a, 4, 192, 0, 2, 7, 0x20, 9, 0x12, 16};
+  list.insert(list.end(), 16, 5);
+  ft_answer answer{};
+  answer.call_id = call.id;
+  answer.body = list.data();
+  answer.body_length = list.size();
+  CHECK(beacons.handle_answer(answer, 1000) == 0 && beacons.state() == FT_BEACONS_MEASURING);
+  ft_address to{};
+  fireteam::Bytes packet;
+  CHECK(beacons.poll_transmit(to, packet) == 64 && to.port == 9 && to.family == FT_IPV4 && ft_is_probe(packet.data(), packet.size()) == 1);
+  CHECK(beacons.poll_transmit(to, packet) == FT_NONE);
+  CHECK(beacons.other_packet_sent(1000) == 0 && beacons.handle_datagram(to, list.data(), list.size(), 1000) == FT_NONE);
+  std::uint64_t at_us = 0;
+  CHECK(beacons.poll_timeout(at_us) == 0 && at_us > 1000 && beacons.handle_timeout(at_us) == 0);
+  CHECK(beacons.poll_token(packet) == FT_NONE && beacons.report(packet) == FT_NONE);
   return 0;
 }
 
@@ -158,7 +192,7 @@ int others() {
 }  // namespace
 
 int main() {
-  if (search() != 0 || queue() != 0 || host() != 0 || others() != 0) return 1;
+  if (search() != 0 || beacons() != 0 || queue() != 0 || host() != 0 || others() != 0) return 1;
   std::puts("ok");
   return 0;
 }

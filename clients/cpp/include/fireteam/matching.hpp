@@ -21,6 +21,11 @@ class Matching : public detail::Owner<ft_matching, ft_matching_free> {
     return take([&](ft_matching** made) { return ft_matching_new(&options, random, sizeof random, made); });
   }
 
+  std::int32_t set_latency_token(const Bytes& token, std::uint64_t now_us) noexcept {
+    return ft_matching_set_latency_token(get(), token.data(), token.size(), now_us);
+  }
+  std::int32_t other_packet_sent(std::uint64_t now_us) noexcept { return ft_matching_other_packet_sent(get(), now_us); }
+
   std::int32_t start(std::uint64_t now_us) noexcept { return ft_matching_start(get(), now_us); }
   std::int32_t cancel(std::uint64_t now_us) noexcept { return ft_matching_cancel(get(), now_us); }
   std::int32_t state() const noexcept { return ft_matching_state(get()); }

@@ -67,6 +67,12 @@ pub enum HostingOutcome {
         /// The failure.
         error: CallError,
     },
+    /// The server lists as many matches of the advertisement as it lists of one. Others are not confirmed, and get another game server: publish
+    /// another advertisement for more. Told once until the list is shorter.
+    ListFull {
+        /// Most matches of a list.
+        matches_max: usize,
+    },
     /// The host has ended.
     Ended(HostEnd),
 }

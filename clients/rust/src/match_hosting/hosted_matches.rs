@@ -1,26 +1,41 @@
 //! Matches of a host, and the heartbeats that confirm them and keep them alive.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use crate::pb;
 use crate::secret_length::debug_secret_length;
 
-/// Matches that one heartbeat may name.
-pub(crate) const MATCHES_PER_BEAT_MAX: usize = 256;
+/// Matches that one heartbeat may name, and that the server lists of one advertisement.
+pub(crate) const MATCHES_PER_HEARTBEAT_MAX: usize = 256;
 
 /// Matches of one advertisement, as of the last heartbeat.
+///
+/// A *round* of heartbeats names each match once: first those that are known, then those that the server lists as new. A host of more
+/// matches than a heartbeat may name sends several.
 #[derive(Clone)]
 pub(crate) struct HostedMatches {
     advertisement_token: Vec<u8>,
     hosted: BTreeSet<String>,
     given_up: BTreeSet<String>,
+    /// Matches that this round has still to name, in this order.
+    unnamed: VecDeque<String>,
+    /// Matches of this round.
+    of_round: BTreeSet<String>,
+    is_list_full: bool,
 }
 
 impl HostedMatches {
     /// Matches of the advertisement with this token; none is known yet.
     pub(crate) fn new(advertisement_token: Vec<u8>) -> Self {
-        Self { advertisement_token, hosted: BTreeSet::new(), given_up: BTreeSet::new() }
+        Self {
+            advertisement_token,
+            hosted: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            unnamed: VecDeque::new(),
+            of_round: BTreeSet::new(),
+            is_list_full: false,
+        }
     }
 
     /// Proof of the advertisement.
@@ -33,21 +48,26 @@ impl HostedMatches {
         self.hosted.iter().map(String::as_str)
     }
 
+    /// Whether the server has listed as many matches as it lists of one advertisement. It may have more, which this host does not learn of.
+    pub(crate) fn is_list_full(&self) -> bool {
+        self.is_list_full
+    }
+
     /// Gives a match up with the next heartbeat.
     pub(crate) fn give_up(&mut self, match_id: &str) {
         self.given_up.insert(match_id.to_owned());
     }
 
-    /// Heartbeat that names all known matches.
-    pub(crate) fn heartbeat(&self) -> pb::QueueHostHeartbeatRequest {
-        self.request(self.hosted.union(&self.given_up).take(MATCHES_PER_BEAT_MAX).cloned())
+    /// Starts a round. Returns its first heartbeat, which may name no match: it asks for new ones.
+    pub(crate) fn start_round(&mut self) -> pb::QueueHostHeartbeatRequest {
+        let kept_alive = self.hosted.difference(&self.given_up);
+        self.unnamed = self.given_up.iter().chain(kept_alive).cloned().collect();
+        self.of_round = self.unnamed.iter().cloned().collect();
+        self.name_matches()
     }
 
-    /// Takes the answer to a heartbeat. Returns the heartbeat that confirms the matches which were not known before, if there are any.
-    pub(crate) fn take_response(
-        &mut self,
-        response: &pb::QueueHostHeartbeatResponse,
-    ) -> Option<pb::QueueHostHeartbeatRequest> {
+    /// Takes the answer to a heartbeat.
+    pub(crate) fn take_response(&mut self, response: &pb::QueueHostHeartbeatResponse) {
         for hosted in &response.matches {
             self.given_up.remove(&hosted.match_id);
             match hosted.state() {
@@ -57,16 +77,28 @@ impl HostedMatches {
                 _ => drop(self.hosted.remove(&hosted.match_id)),
             }
         }
-        let new = response.hosted_match_ids.iter().filter(|id| !self.hosted.contains(*id)).take(MATCHES_PER_BEAT_MAX);
-        let request = self.request(new.cloned());
-        (!request.matches.is_empty()).then_some(request)
+        self.is_list_full = MATCHES_PER_HEARTBEAT_MAX <= response.hosted_match_ids.len();
+        for id in response.hosted_match_ids.iter().take(MATCHES_PER_HEARTBEAT_MAX) {
+            // Once: the server may name matches that it does not let this host confirm.
+            if !self.hosted.contains(id) && self.of_round.insert(id.clone()) {
+                self.unnamed.push_back(id.clone());
+            }
+        }
     }
 
-    fn request(&self, match_ids: impl Iterator<Item = String>) -> pb::QueueHostHeartbeatRequest {
-        let beat = |match_id: String| pb::HostedMatchBeat { gives_up: self.given_up.contains(&match_id), match_id };
+    /// Next heartbeat of the round, to be sent at once. `None` if all matches were named.
+    pub(crate) fn next_of_round(&mut self) -> Option<pb::QueueHostHeartbeatRequest> {
+        (!self.unnamed.is_empty()).then(|| self.name_matches())
+    }
+
+    /// Heartbeat with the next matches of the round.
+    fn name_matches(&mut self) -> pb::QueueHostHeartbeatRequest {
+        let count = self.unnamed.len().min(MATCHES_PER_HEARTBEAT_MAX);
+        let given_up = &self.given_up;
+        let beat = |match_id: String| pb::HostedMatchBeat { gives_up: given_up.contains(&match_id), match_id };
         pb::QueueHostHeartbeatRequest {
             advertisement_token: self.advertisement_token.clone(),
-            matches: match_ids.map(beat).collect(),
+            matches: self.unnamed.drain(..count).map(beat).collect(),
         }
     }
 }
@@ -78,6 +110,7 @@ impl fmt::Debug for HostedMatches {
             .field("advertisement_token", &debug_secret_length(&self.advertisement_token))
             .field("hosted", &self.hosted)
             .field("given_up", &self.given_up)
-            .finish()
+            .field("unnamed", &self.unnamed)
+            .finish_non_exhaustive()
     }
 }

@@ -10,13 +10,13 @@ use tonic::Code;
 
 use crate::match_hosting::call::{HostAnswer, HostCall, HostRequest};
 use crate::match_hosting::event::{HostEnd, HostingEvent, HostingOutcome, HostingState};
-use crate::match_hosting::hosted_matches::HostedMatches;
+use crate::match_hosting::hosted_matches::{HostedMatches, MATCHES_PER_HEARTBEAT_MAX};
 use crate::matching::call_table::{CallTable, SettledCall};
 use crate::matching::{CallError, CallId, MonotonicTime};
 use crate::pb;
 
 /// Shortest and longest time between two heartbeats.
-const BEAT_INTERVAL: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+const HEARTBEAT_INTERVAL_RANGE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 /// Longest pause after a heartbeat that failed, unless the server asks for a longer one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Longest time for the calls underway after a stop.
@@ -38,7 +38,9 @@ pub struct MatchHosting {
     rng: StdRng,
     state: State,
     now: MonotonicTime,
-    beat: Beat,
+    heartbeat: Heartbeat,
+    /// The game server knows that the list of matches is full.
+    is_full_list_told: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -49,13 +51,13 @@ enum State {
     Ended,
 }
 
-/// Heartbeat.
+/// Round of heartbeats.
 #[derive(Debug, PartialEq)]
-enum Beat {
-    /// The next one is sent at `at`.
+enum Heartbeat {
+    /// The next round starts at `at`.
     Due { at: MonotonicTime },
-    /// Underway. `confirms`: it names new matches only. `again`: another one follows at once.
-    Underway { call: CallId, confirms: bool, again: bool },
+    /// Underway. `again`: another round follows at once.
+    Underway { call: CallId, again: bool },
 }
 
 impl MatchHosting {
@@ -71,7 +73,8 @@ impl MatchHosting {
             rng: StdRng::from_seed(seed),
             state: State::Idle,
             now,
-            beat: Beat::Due { at: now },
+            heartbeat: Heartbeat::Due { at: now },
+            is_full_list_told: false,
         }
     }
 
@@ -96,7 +99,7 @@ impl MatchHosting {
         match event {
             HostingEvent::Start if self.state == State::Idle => {
                 self.state = State::Hosting;
-                self.beat = Beat::Due { at: self.now };
+                self.heartbeat = Heartbeat::Due { at: self.now };
             }
             HostingEvent::Answer { id, result } => {
                 let jitter = self.rng.random();
@@ -104,7 +107,7 @@ impl MatchHosting {
                     self.on_settled(call);
                 }
             }
-            HostingEvent::MatchesChanged if self.state == State::Hosting => self.beat_now(),
+            HostingEvent::MatchesChanged if self.state == State::Hosting => self.send_heartbeat_now(),
             // A heartbeat with an id that is none fails for all matches.
             HostingEvent::GiveUp { match_id } if !self.told.contains_key(&match_id) => {
                 let message = "this host has no such match".to_owned();
@@ -113,10 +116,10 @@ impl MatchHosting {
             }
             HostingEvent::GiveUp { match_id } if self.state == State::Hosting => {
                 self.matches.give_up(&match_id);
-                if let Beat::Underway { .. } = self.beat {
+                if let Heartbeat::Underway { .. } = self.heartbeat {
                     self.late_give_ups.insert(match_id);
                 }
-                self.beat_now();
+                self.send_heartbeat_now();
             }
             HostingEvent::EndMatch { match_id, failed } => {
                 let advertisement_token = self.matches.advertisement_token().to_vec();
@@ -152,8 +155,8 @@ impl MatchHosting {
 
     /// Time at which the host needs [`HostingEvent::Timeout`], unless another event comes first.
     pub fn poll_timeout(&self) -> Option<MonotonicTime> {
-        let state_at = match (&self.state, &self.beat) {
-            (State::Hosting, Beat::Due { at }) => Some(*at),
+        let state_at = match (&self.state, &self.heartbeat) {
+            (State::Hosting, Heartbeat::Due { at }) => Some(*at),
             (State::Ending { until, .. }, _) => Some(*until),
             _ => None,
         };
@@ -167,13 +170,13 @@ impl MatchHosting {
             self.on_settled(call);
             return true;
         }
-        match (&self.state, &self.beat) {
-            (State::Hosting, Beat::Due { at }) if *at <= self.now => {
+        match (&self.state, &self.heartbeat) {
+            (State::Hosting, Heartbeat::Due { at }) if *at <= self.now => {
                 // It names those that were given up until now.
                 self.late_give_ups.clear();
-                let request = HostRequest::Heartbeat(Box::new(self.matches.heartbeat()));
+                let request = HostRequest::Heartbeat(Box::new(self.matches.start_round()));
                 let call = self.calls.start(request, self.now);
-                self.beat = Beat::Underway { call, confirms: false, again: false };
+                self.heartbeat = Heartbeat::Underway { call, again: false };
                 true
             }
             (State::Ending { until, .. }, _) if *until <= self.now || self.calls.is_empty() => {
@@ -192,7 +195,7 @@ impl MatchHosting {
     fn on_settled(&mut self, call: SettledCall<HostRequest>) {
         let SettledCall { id, request, result } = call;
         match (request, result) {
-            (HostRequest::Heartbeat(_), result) => self.on_beat(id, result),
+            (HostRequest::Heartbeat(_), result) => self.on_heartbeat(id, result),
             (HostRequest::EndMatch(request), Ok(HostAnswer::EndMatch(response))) => {
                 let (match_id, end_reason) = (request.match_id, response.end_reason());
                 self.outcomes.push_back(HostingOutcome::MatchEnded { match_id, end_reason });
@@ -205,35 +208,44 @@ impl MatchHosting {
         }
     }
 
-    fn on_beat(&mut self, id: CallId, result: Result<HostAnswer, CallError>) {
-        let Beat::Underway { call, confirms, again } = self.beat else { return };
+    fn on_heartbeat(&mut self, id: CallId, result: Result<HostAnswer, CallError>) {
+        let Heartbeat::Underway { call, again } = self.heartbeat else { return };
         if call != id || self.state != State::Hosting {
             return;
         }
+        let [least, most] = HEARTBEAT_INTERVAL_RANGE;
         let pause = match result {
             Ok(HostAnswer::Heartbeat(response)) => {
-                let confirmation = self.matches.take_response(&response);
+                self.matches.take_response(&response);
                 std::mem::take(&mut self.late_give_ups).iter().for_each(|id| self.matches.give_up(id));
                 for hosted in response.matches {
                     self.tell(hosted);
                 }
-                // Once: the server may name matches that it does not let this host confirm.
-                if let Some(request) = confirmation.filter(|_| !confirms) {
+                self.tell_full_list();
+                if let Some(request) = self.matches.next_of_round() {
                     let call = self.calls.start(HostRequest::Heartbeat(Box::new(request)), self.now);
-                    self.beat = Beat::Underway { call, confirms: true, again };
+                    self.heartbeat = Heartbeat::Underway { call, again };
                     return;
                 }
-                let [least, most] = BEAT_INTERVAL;
                 Duration::from_millis(response.next_beat_in_ms).clamp(least, most)
             }
             Err(error) if error.is_final() => return self.enter_ending_state(HostEnd::Failed(error)),
             Err(error) => {
                 let pause = RETRY_AFTER.mul_f64(0.5 + self.rng.random::<f64>() / 2.0);
-                pause.max(Duration::from_millis(error.retry_after_ms.unwrap_or(0)).min(BEAT_INTERVAL[1]))
+                pause.max(Duration::from_millis(error.retry_after_ms.unwrap_or(0)).min(most))
             }
             Ok(_) => RETRY_AFTER,
         };
-        self.beat = Beat::Due { at: if again { self.now } else { self.now + pause } };
+        self.heartbeat = Heartbeat::Due { at: if again { self.now } else { self.now + pause } };
+    }
+
+    /// Tells that the list of matches is full, once until it is not.
+    fn tell_full_list(&mut self) {
+        let is_full = self.matches.is_list_full();
+        if is_full && !self.is_full_list_told {
+            self.outcomes.push_back(HostingOutcome::ListFull { matches_max: MATCHES_PER_HEARTBEAT_MAX });
+        }
+        self.is_full_list_told = is_full;
     }
 
     /// Tells a match that is new or has changed.
@@ -251,10 +263,10 @@ impl MatchHosting {
         self.outcomes.push_back(HostingOutcome::Match(Box::new(hosted)));
     }
 
-    fn beat_now(&mut self) {
-        match &mut self.beat {
-            Beat::Due { at } => *at = self.now,
-            Beat::Underway { again, .. } => *again = true,
+    fn send_heartbeat_now(&mut self) {
+        match &mut self.heartbeat {
+            Heartbeat::Due { at } => *at = self.now,
+            Heartbeat::Underway { again, .. } => *again = true,
         }
     }
 
@@ -292,7 +304,7 @@ impl fmt::Debug for MatchHosting {
         f.debug_struct("MatchHosting")
             .field("matches", &self.matches)
             .field("state", &self.state)
-            .field("beat", &self.beat)
+            .field("heartbeat", &self.heartbeat)
             .finish_non_exhaustive()
     }
 }

@@ -15,13 +15,18 @@ struct Scene {
     now: MonotonicTime,
     calls: Vec<HostCall>,
     outcomes: Vec<HostingOutcome>,
+    /// Heartbeats that are neither answered nor lost, and when each counts as lost.
+    underway: Vec<(CallId, MonotonicTime)>,
 }
+
+/// Time after which a heartbeat without an answer counts as lost.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl Scene {
     fn new() -> Self {
         let hosting = MatchHosting::new(b"secret token".to_vec(), [3; 32]);
         let now = MonotonicTime::from_millis(1_000);
-        let mut scene = Self { hosting, now, calls: Vec::new(), outcomes: Vec::new() };
+        let mut scene = Self { hosting, now, calls: Vec::new(), outcomes: Vec::new(), underway: Vec::new() };
         scene.handle(HostingEvent::Start);
         scene
     }
@@ -35,8 +40,17 @@ impl Scene {
     }
 
     fn handle(&mut self, event: HostingEvent) {
-        self.hosting.handle(event, self.now);
-        self.calls.extend(std::iter::from_fn(|| self.hosting.poll_call()));
+        let answered = if let HostingEvent::Answer { id, .. } = &event { Some(*id) } else { None };
+        let now = self.now;
+        self.underway.retain(|(id, lost_at)| Some(*id) != answered && now < *lost_at);
+        self.hosting.handle(event, now);
+        for call in std::iter::from_fn(|| self.hosting.poll_call()) {
+            if matches!(call.request, HostRequest::Heartbeat(_)) {
+                self.underway.push((call.id, now + ANSWER_TIMEOUT));
+            }
+            self.calls.push(call);
+        }
+        assert!(self.underway.len() <= 1, "{:?} of {:?}", self.underway, self.hosting);
         self.outcomes.extend(std::iter::from_fn(|| self.hosting.poll_outcome()));
         let waits_for_events = matches!(self.hosting.state(), HostingState::Idle | HostingState::Ended);
         assert!(waits_for_events || self.hosting.poll_timeout().is_some(), "{:?} has no timer", self.hosting);
@@ -169,6 +183,50 @@ fn host_goes_on_after_an_outage() {
     scene.answer(Err(error(Code::PermissionDenied)));
     let end = HostEnd::Failed(error(Code::PermissionDenied));
     assert_eq!(scene.outcomes, [HostingOutcome::Ended(end)]);
+}
+
+/// A host of more matches than a heartbeat may name confirms all of them and keeps all alive: the rest follows at once. One that is given up is
+/// named first. A list of 256 matches is full, which is one outcome.
+#[test]
+fn host_of_many_matches_names_all_of_them_by_turns() {
+    use pb::HostedMatchState::{NotHosted, Playing};
+    let ids: Vec<String> = (0..600).map(|number| format!("match {number:03}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let mut scene = Scene::new();
+    let mut listed: &[&str] = &ids[..256];
+    let answer_round = |scene: &mut Scene, listed: &[&str]| {
+        let mut named = Vec::new();
+        loop {
+            let matches: Vec<(String, bool)> =
+                scene.beats().last().unwrap().iter().map(|(id, gives_up)| ((*id).to_owned(), *gives_up)).collect();
+            let state = |gives_up| if gives_up { NotHosted } else { Playing };
+            let hosted: Vec<_> = matches.iter().map(|(id, gives_up)| hosted(id, state(*gives_up))).collect();
+            let before = scene.beats().len();
+            scene.answer(Ok(beat(&hosted, listed)));
+            named.push(matches);
+            if scene.beats().len() == before {
+                return named;
+            }
+        }
+    };
+    for next in [&ids[256..512], &ids[512..], &[]] {
+        answer_round(&mut scene, listed);
+        assert!(listed.iter().all(|id| scene.hosting.hosted_match_ids().any(|hosted| hosted == *id)));
+        listed = next;
+        scene.pass(Duration::from_secs(5));
+    }
+    assert_eq!(scene.hosting.hosted_match_ids().count(), ids.len());
+    let full = HostingOutcome::ListFull { matches_max: 256 };
+    assert_eq!(scene.outcomes.iter().filter(|outcome| **outcome == full).count(), 1, "the third list is not full");
+    answer_round(&mut scene, &[]);
+    scene.handle(HostingEvent::GiveUp { match_id: ids[599].into() });
+    let round = answer_round(&mut scene, &[]);
+    assert_eq!(round.iter().map(Vec::len).collect::<Vec<_>>(), [256, 256, 88]);
+    assert_eq!(round[0][0], (ids[599].to_owned(), true));
+    let mut named: Vec<&str> = round.iter().flatten().map(|(id, _)| &**id).collect();
+    named.sort_unstable();
+    assert_eq!(named, ids);
+    assert_eq!(scene.hosting.hosted_match_ids().count(), ids.len() - 1);
 }
 
 /// A heartbeat is sent at once for news and for a match that is given up, also when one is underway.

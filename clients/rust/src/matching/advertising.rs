@@ -18,7 +18,7 @@ use crate::matching::round::id_bytes_from_hex;
 use crate::pb;
 
 /// Shortest and longest time between two heartbeats.
-const BEAT_INTERVAL_RANGE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(60)];
+const HEARTBEAT_INTERVAL_RANGE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(60)];
 /// Time after which a failed update is sent again, beyond the attempts of the call itself.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Most reservations in one update.
@@ -189,7 +189,7 @@ impl Advertising {
         self.note_guests(now);
         let until_expiry = Duration::from_millis(answer.expires_in_ms) / 3;
         let until_beat = answer.next_beat_in_ms.map_or(until_expiry, |ms| until_expiry.min(Duration::from_millis(ms)));
-        let [least, most] = BEAT_INTERVAL_RANGE;
+        let [least, most] = HEARTBEAT_INTERVAL_RANGE;
         self.next_update_at = now + until_beat.clamp(least, most);
         self.end_if_full(effects)
     }

@@ -70,7 +70,7 @@ impl Matching {
     }
 
     /// Counts a packet of another loop of this client in the limit of 40 packets a second.
-    pub fn note_packet(&mut self, now: MonotonicTime) {
+    pub fn record_packet_of_other_loop(&mut self, now: MonotonicTime) {
         self.effects.budget.record_sent_packet(now);
     }
 

@@ -13,7 +13,7 @@ mod machine;
 mod measurement;
 
 pub use call::{BeaconsAnswer, BeaconsCall, BeaconsRequest};
-pub use machine::{Beacons, BeaconsEvent};
+pub use machine::{Beacons, BeaconsEvent, BeaconsState};
 
 #[cfg(test)]
 mod tests;

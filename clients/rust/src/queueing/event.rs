@@ -1,7 +1,5 @@
 //! Events of a queue loop, and its outcomes.
 
-use std::fmt;
-
 use crate::matching::{CallError, CallId};
 use crate::pb;
 use crate::queueing::call::QueueAnswer;
@@ -25,14 +23,14 @@ pub enum QueueEvent {
     WatchEnded(Option<CallError>),
     /// Time has passed.
     Timeout,
-    /// Reply of the players to [`QueueGameNotification::ReadyCheck`].
+    /// Reply of the players to [`QueueOutcome::ReadyCheck`].
     Respond {
         /// Match id of the ready check.
         match_id: String,
         /// Whether they accept.
         accept: bool,
     },
-    /// The game has connected, after [`QueueGameNotification::Connect`].
+    /// The game has connected, after [`QueueOutcome::Connect`].
     Connected,
     /// The game could not connect.
     ConnectFailed,
@@ -46,8 +44,8 @@ pub enum QueueEvent {
 }
 
 /// Request to the game, or news for it.
-#[derive(Clone, PartialEq)]
-pub enum QueueGameNotification {
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueueOutcome {
     /// Status of the ticket, each time that the server tells one.
     Status(Box<pb::TicketStatus>),
     /// Ask the players whether they accept this match, before its deadline. Answer with [`QueueEvent::Respond`].
@@ -57,18 +55,6 @@ pub enum QueueGameNotification {
     Connect(Box<pb::MatchStatus>),
     /// The loop has ended.
     Ended(QueueEnd),
-}
-
-impl fmt::Debug for QueueGameNotification {
-    /// Messages of the protocol hide tokens, credentials and connect data themselves.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QueueGameNotification::Status(status) => f.debug_tuple("Status").field(status).finish(),
-            QueueGameNotification::ReadyCheck(found) => f.debug_tuple("ReadyCheck").field(found).finish(),
-            QueueGameNotification::Connect(found) => f.debug_tuple("Connect").field(found).finish(),
-            QueueGameNotification::Ended(end) => f.debug_tuple("Ended").field(end).finish(),
-        }
-    }
 }
 
 /// Reason that a queue loop ended.

@@ -11,7 +11,7 @@ use crate::matching::call_table::{CallTable, SettledCall};
 use crate::matching::{CallError, CallId, MonotonicTime};
 use crate::pb;
 use crate::queueing::call::{QueueAnswer, QueueCall, QueueRequest};
-use crate::queueing::event::{QueueEnd, QueueEvent, QueueGameNotification, QueueingState};
+use crate::queueing::event::{QueueEnd, QueueEvent, QueueOutcome, QueueingState};
 use crate::queueing::saved::SavedTicket;
 use crate::retry::RetryPolicy;
 
@@ -20,6 +20,8 @@ const TTL_DEFAULT: Duration = Duration::from_secs(60);
 /// Pause before the game connects again, and attempts after which the party leaves the match.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 const CONNECT_ATTEMPTS: u32 = 5;
+/// Shortest and longest time after which a latency token is sent again whose heartbeat has failed, with all its attempts.
+const RENEWAL_PAUSE_RANGE: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 /// Longest time for leaving. Later the ticket expires.
 const ENDING_TIME: Duration = Duration::from_secs(10);
 /// Transitions of one event; more would be an endless loop.
@@ -29,7 +31,7 @@ const TRANSITIONS_MAX: usize = 16;
 pub struct Queueing {
     saved: SavedTicket,
     calls: CallTable<QueueRequest>,
-    outcomes: VecDeque<QueueGameNotification>,
+    outcomes: VecDeque<QueueOutcome>,
     rng: StdRng,
     state: State,
     watch: Watch,
@@ -45,8 +47,8 @@ pub struct Queueing {
     is_restored: bool,
     /// Latest latency token; empty for none.
     latency_token: Vec<u8>,
-    /// The server has not been sent that token.
-    is_renewal_due: bool,
+    /// Time from which that token is to be sent. `None` if the server has it.
+    renewal_at: Option<MonotonicTime>,
     renewal: Option<CallId>,
 }
 
@@ -114,7 +116,7 @@ impl Queueing {
             report: None,
             is_restored,
             latency_token: Vec::new(),
-            is_renewal_due: false,
+            renewal_at: None,
             renewal: None,
         }
     }
@@ -193,13 +195,13 @@ impl Queueing {
             return None;
         }
         self.watch = Watch::Open { until: self.now + self.ttl() };
-        self.is_renewal_due = false;
+        self.renewal_at = None;
         let latency_token = self.latency_token.clone();
         Some(pb::QueueWatchRequest { tickets: vec![self.saved.ticket.clone()], latency_token })
     }
 
     /// Request to the game, or news for it; `None` if there is none.
-    pub fn poll_outcome(&mut self) -> Option<QueueGameNotification> {
+    pub fn poll_outcome(&mut self) -> Option<QueueOutcome> {
         self.outcomes.pop_front()
     }
 
@@ -214,7 +216,13 @@ impl Queueing {
             Watch::Open { until } | Watch::Backoff { until } => Some(until),
             Watch::Closed | Watch::Wanted => None,
         };
-        [state_at, watch_at, self.calls.next_timeout()].into_iter().flatten().min()
+        let renewal_at = self.renewal_at.filter(|_| self.can_renew());
+        [state_at, watch_at, renewal_at, self.calls.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// Whether a latency token may be sent by a heartbeat. Without an open watch the next one has it.
+    fn can_renew(&self) -> bool {
+        self.state == State::Watching && matches!(self.watch, Watch::Open { .. }) && self.renewal.is_none()
     }
 
     fn start(&mut self) {
@@ -243,7 +251,7 @@ impl Queueing {
         match (&self.state, &self.watch) {
             (State::Ending { until, .. }, _) if *until <= self.now || self.calls.is_empty() => {
                 if let State::Ending { end, .. } = std::mem::replace(&mut self.state, State::Ended) {
-                    self.outcomes.push_back(QueueGameNotification::Ended(end));
+                    self.outcomes.push_back(QueueOutcome::Ended(end));
                 }
                 true
             }
@@ -259,8 +267,7 @@ impl Queueing {
                 self.watch = Watch::Wanted;
                 true
             }
-            // Without an open watch the next one has the token.
-            (State::Watching, Watch::Open { .. }) if self.is_renewal_due && self.renewal.is_none() => {
+            _ if self.can_renew() && self.renewal_at.is_some_and(|at| at <= self.now) => {
                 self.renew_round_trips();
                 true
             }
@@ -281,7 +288,7 @@ impl Queueing {
                 self.report = None;
                 self.end_if_over();
             }
-            (QueueRequest::Heartbeat(_), _) if self.renewal == Some(id) => self.renewal = None,
+            (QueueRequest::Heartbeat(_), result) if self.renewal == Some(id) => self.on_renewed(result.err()),
             (_, Ok(answer)) => self.on_late_answer(answer),
             // A reply that comes too late or a ticket that is gone: the watch tells what became of it.
             (_, Err(_)) => {}
@@ -323,11 +330,11 @@ impl Queueing {
             self.saved.ticket.resume_token.clone_from(&status.resume_token);
         }
         self.status = Some(status.clone());
-        self.outcomes.push_back(QueueGameNotification::Status(Box::new(status.clone())));
+        self.outcomes.push_back(QueueOutcome::Status(Box::new(status.clone())));
         match (status.state(), status.found_match) {
             (pb::TicketState::Proposed, Some(found)) if found.match_id != self.asked_match_id => {
                 self.asked_match_id.clone_from(&found.match_id);
-                self.outcomes.push_back(QueueGameNotification::ReadyCheck(Box::new(found)));
+                self.outcomes.push_back(QueueOutcome::ReadyCheck(Box::new(found)));
             }
             (pb::TicketState::Matched, Some(_)) if self.state == State::Watching => self.connect(),
             (pb::TicketState::Waiting | pb::TicketState::Paused, _) => {
@@ -384,7 +391,7 @@ impl Queueing {
         if let Some(found) = self.status.as_ref().and_then(|status| status.found_match.clone()) {
             self.connect_attempts += 1;
             self.state = State::Connecting { again_at: None };
-            self.outcomes.push_back(QueueGameNotification::Connect(Box::new(found)));
+            self.outcomes.push_back(QueueOutcome::Connect(Box::new(found)));
         }
     }
 
@@ -422,7 +429,7 @@ impl Queueing {
         if self.state == State::Idle && !self.is_restored {
             self.saved.request.session_composition.get_or_insert_default().latency_token.clone_from(&token);
         } else {
-            self.is_renewal_due = !token.is_empty();
+            self.renewal_at = (!token.is_empty()).then_some(self.now);
         }
         self.latency_token = token;
     }
@@ -431,7 +438,17 @@ impl Queueing {
         let (tickets, latency_token) = (vec![self.saved.ticket.clone()], self.latency_token.clone());
         let request = pb::QueueHeartbeatRequest { tickets, latency_token, ..Default::default() };
         self.renewal = Some(self.calls.start(QueueRequest::Heartbeat(request), self.now));
-        self.is_renewal_due = false;
+        self.renewal_at = None;
+    }
+
+    /// Sends the latest token again later, if its heartbeat has failed and a repetition may succeed.
+    fn on_renewed(&mut self, failure: Option<CallError>) {
+        self.renewal = None;
+        if let Some(error) = failure.filter(|error| !error.is_final() && !self.latency_token.is_empty()) {
+            let [least, most] = RENEWAL_PAUSE_RANGE;
+            let pause = error.retry_after_ms.map_or(least, Duration::from_millis).clamp(least, most);
+            self.renewal_at.get_or_insert(self.now + pause);
+        }
     }
 
     /// Ends when the ticket has ended, the own report is sent, and no report of others is awaited.

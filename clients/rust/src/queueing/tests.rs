@@ -17,7 +17,7 @@ struct Scene {
     now: MonotonicTime,
     calls: Vec<QueueCall>,
     watches: Vec<pb::QueueWatchRequest>,
-    outcomes: Vec<QueueGameNotification>,
+    outcomes: Vec<QueueOutcome>,
 }
 
 impl Scene {
@@ -83,7 +83,7 @@ impl Scene {
 
     fn end(&self) -> Option<&QueueEnd> {
         match self.outcomes.last() {
-            Some(QueueGameNotification::Ended(end)) => Some(end),
+            Some(QueueOutcome::Ended(end)) => Some(end),
             _ => None,
         }
     }
@@ -131,10 +131,7 @@ fn queue_loop_enters_watches_and_replies() {
     assert_eq!(scene.calls.len(), 1, "no ready check is open, and the second answer to Enter is of the same ticket");
     scene.status(pb::TicketState::Proposed);
     scene.status(pb::TicketState::Proposed);
-    assert_eq!(
-        scene.outcomes.iter().filter(|outcome| matches!(outcome, QueueGameNotification::ReadyCheck(_))).count(),
-        1
-    );
+    assert_eq!(scene.outcomes.iter().filter(|outcome| matches!(outcome, QueueOutcome::ReadyCheck(_))).count(), 1);
     scene.handle(QueueEvent::Respond { match_id: "another".into(), accept: true });
     scene.handle(QueueEvent::Respond { match_id: "match".into(), accept: true });
     let QueueRequest::Respond(respond) = scene.calls[1].request.clone() else { panic!("respond") };
@@ -150,7 +147,7 @@ fn queue_loop_connects_and_reports() {
         scene
             .outcomes
             .iter()
-            .any(|outcome| matches!(outcome, QueueGameNotification::Connect(found) if found.match_id == "match"))
+            .any(|outcome| matches!(outcome, QueueOutcome::Connect(found) if found.match_id == "match"))
     );
     scene.handle(QueueEvent::Report(vec![pb::TeamRank { team: 0, rank: 1 }]));
     let QueueRequest::ReportResult(report) = scene.calls.last().unwrap().request.clone() else { panic!("a report") };
@@ -181,9 +178,7 @@ fn queue_loop_goes_on_after_a_match_that_fell_through() {
     let mut next = status(pb::TicketState::Proposed);
     next.found_match.as_mut().unwrap().match_id = "next".into();
     scene.handle(QueueEvent::Status(Box::new(next)));
-    assert!(
-        matches!(scene.outcomes.last(), Some(QueueGameNotification::ReadyCheck(found)) if found.match_id == "next")
-    );
+    assert!(matches!(scene.outcomes.last(), Some(QueueOutcome::ReadyCheck(found)) if found.match_id == "next"));
 }
 
 /// The watch is opened again through an outage, with growing pauses and the last resume token, until the ticket has expired.
@@ -264,9 +259,8 @@ fn watch_that_is_silent_or_refused_ends() {
 fn connect_that_fails_is_repeated_and_then_left() {
     let mut scene = Scene::waiting();
     scene.status(pb::TicketState::Matched);
-    let connects = |scene: &Scene| {
-        scene.outcomes.iter().filter(|outcome| matches!(outcome, QueueGameNotification::Connect(_))).count()
-    };
+    let connects =
+        |scene: &Scene| scene.outcomes.iter().filter(|outcome| matches!(outcome, QueueOutcome::Connect(_))).count();
     for attempt in 1..=4 {
         assert_eq!(connects(&scene), attempt);
         scene.handle(QueueEvent::ConnectFailed);
@@ -407,7 +401,7 @@ proptest! {
         scene.handle(QueueEvent::Cancel);
         scene.pass(Duration::from_secs(10));
         prop_assert_eq!(scene.queueing.state(), QueueingState::Ended);
-        let ended = scene.outcomes.iter().filter(|outcome| matches!(outcome, QueueGameNotification::Ended(_))).count();
+        let ended = scene.outcomes.iter().filter(|outcome| matches!(outcome, QueueOutcome::Ended(_))).count();
         prop_assert_eq!(ended, 1);
         let has_left = scene.calls.iter().any(|call| matches!(call.request, QueueRequest::Leave(_)));
         prop_assert!(was_over || !has_ticket || has_left);

@@ -20,7 +20,7 @@ const TEST_TIME: Duration = Duration::from_secs(30);
 /// Game that connects, and keeps what it hears.
 #[derive(Debug, Default)]
 struct Game {
-    invitations: Mutex<Vec<ConnectTarget>>,
+    targets: Mutex<Vec<ConnectTarget>>,
     news: Mutex<Vec<Outcome>>,
     received: Mutex<Vec<Vec<u8>>>,
     /// Never connects.
@@ -28,8 +28,8 @@ struct Game {
 }
 
 impl MatchingGame for Game {
-    async fn connect(&self, invitation: ConnectTarget) -> bool {
-        self.invitations.lock().unwrap().push(invitation);
+    async fn connect(&self, target: ConnectTarget) -> bool {
+        self.targets.lock().unwrap().push(target);
         if self.hangs {
             std::future::pending::<()>().await;
         }
@@ -95,8 +95,8 @@ async fn matching_run_probes_real_hosts_and_joins_one() {
 
     let end = tokio::time::timeout(TEST_TIME, run.run(&socket, &game)).await.unwrap();
     assert_eq!((end, run.state()), (RunEnd::Joined, MatchingState::Joined));
-    let invitation = game.invitations.lock().unwrap()[0].clone();
-    assert_eq!((invitation.advertisement_id.as_str(), invitation.connect_data.as_slice()), (&*ids[2], &b"host:1"[..]));
+    let target = game.targets.lock().unwrap()[0].clone();
+    assert_eq!((target.advertisement_id.as_str(), target.connect_data.as_slice()), (&*ids[2], &b"host:1"[..]));
     assert_eq!(*game.received.lock().unwrap(), [b"a packet of the game"]);
     let reports = script.reports.lock().unwrap().clone();
     use pb::ProbeOutcome::{Answered, Incompatible, Silent};
@@ -126,7 +126,7 @@ async fn matching_run_that_is_cancelled_drops_the_connect() {
         (socket().await, Game { hangs: true, ..Default::default() }, client.matching_run(7, party()));
     let handle = run.handle();
     let cancel = async {
-        while game.invitations.lock().unwrap().is_empty() {
+        while game.targets.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
         handle.cancel().await;

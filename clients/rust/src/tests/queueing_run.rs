@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::pb;
 use crate::pb::latency_service_server::LatencyServiceServer;
 use crate::pb::queue_service_server::{QueueService, QueueServiceServer};
-use crate::queueing::{QueueEnd, QueueGameNotification};
+use crate::queueing::{QueueEnd, QueueOutcome};
 use crate::queueing_run::QueueGame;
 
 use super::scripted_beacon::{LATENCY_TOKEN, ScriptedBeacon};
@@ -138,7 +138,7 @@ async fn start_queue(queue: ScriptedQueue, beacon: Arc<ScriptedBeacon>) -> (Arc<
 /// Players who accept and connect. Once connected, the server says that the match was played.
 struct Players {
     queue: Arc<ScriptedQueue>,
-    news: Mutex<Vec<QueueGameNotification>>,
+    news: Mutex<Vec<QueueOutcome>>,
     has_news: Notify,
 }
 
@@ -162,7 +162,7 @@ impl QueueGame for Players {
         true
     }
 
-    fn notify(&self, outcome: &QueueGameNotification) {
+    fn notify(&self, outcome: &QueueOutcome) {
         self.news.lock().unwrap().push(outcome.clone());
         self.has_news.notify_one();
     }
@@ -185,7 +185,7 @@ async fn queueing_run_plays_a_match_through_an_outage() {
     assert_eq!(session.unwrap().latency_token, LATENCY_TOKEN);
     let respond = queue.responds.lock().unwrap()[0].clone();
     assert_eq!((respond.accept, respond.ticket_token.as_slice()), (true, b"mine".as_slice()));
-    assert_eq!(game.news.lock().unwrap().last(), Some(&QueueGameNotification::Ended(end)));
+    assert_eq!(game.news.lock().unwrap().last(), Some(&QueueOutcome::Ended(end)));
 
     // The first saved bytes are those of the waiting ticket: another process goes on with them, without another enter.
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();

@@ -100,8 +100,8 @@ impl Chaos {
 
     pub(super) fn play(&mut self, world: &mut World, outcome: &Outcome) {
         match outcome {
-            Outcome::Connect(invitation) => {
-                let reservation_id = invitation.reservation_id.clone();
+            Outcome::Connect(target) => {
+                let reservation_id = target.reservation_id.clone();
                 let after_us = self.pick(1_000..15_000_000);
                 match self.pick(0..4) {
                     0 => world.later(after_us, Event::ConnectFailed { reservation_id }),
@@ -150,7 +150,7 @@ impl Chaos {
         }
     }
 
-    /// Time until the next happening, microseconds.
+    /// Time until the next event, microseconds.
     pub(super) fn pause_us(&mut self) -> u64 {
         self.pick(1..3_000_000)
     }

@@ -80,7 +80,7 @@ fn connect_that_fails_releases_the_seats() {
         .outcomes
         .iter()
         .filter_map(|outcome| match outcome {
-            Outcome::Connect(invitation) => Some(invitation.reservation_id.clone()),
+            Outcome::Connect(target) => Some(target.reservation_id.clone()),
             _ => None,
         })
         .collect();
@@ -91,7 +91,7 @@ fn connect_that_fails_releases_the_seats() {
     let abandoned = Outcome::AbandonConnect { reservation_id: invited[1].clone() };
     assert_eq!(world.outcomes.iter().filter(|outcome| matches!(outcome, Outcome::AbandonConnect { .. })).count(), 1);
     assert!(world.outcomes.contains(&abandoned), "10 s are over");
-    let Some(Outcome::Connect(last)) = world.outcomes.iter().rev().nth(1) else { panic!("an invitation") };
+    let Some(Outcome::Connect(last)) = world.outcomes.iter().rev().nth(1) else { panic!("a target") };
     assert_eq!((last.connect_data.as_slice(), last.seats, last.round_trip_ms), (id(2).as_bytes(), 1, Some(40.0)));
     assert!(format!("{last:?}").contains("connect_data: hidden"));
 }
@@ -226,8 +226,8 @@ fn lost_connection_is_restored_with_the_same_seats() {
     world.start();
     world.run_to(MatchingState::Joined);
     world.handle(Event::ConnectionLost);
-    let Some(Outcome::Connect(invitation)) = world.outcomes.last().cloned() else { panic!("an invitation") };
-    assert!(invitation.again && invitation.advertisement_id == id(0));
+    let Some(Outcome::Connect(target)) = world.outcomes.last().cloned() else { panic!("a target") };
+    assert!(target.again && target.advertisement_id == id(0));
     world.run_to(MatchingState::Joined);
     assert_eq!(world.reserved().len(), 1);
 
@@ -235,7 +235,7 @@ fn lost_connection_is_restored_with_the_same_seats() {
     world.handle(Event::ConnectionLost);
     world.run_to(MatchingState::Waiting);
     world.run_to(MatchingState::Joined);
-    assert_eq!(releases(&world)[0].reservation_id, invitation.reservation_id);
+    assert_eq!(releases(&world)[0].reservation_id, target.reservation_id);
     assert_eq!(world.reserved(), [id(0), id(1)], "the lost session is left out");
 }
 

@@ -234,14 +234,14 @@ fn check_cleanup(world: &World) -> Result<(), TestCaseError> {
 fn play(setting: &Setting) -> Result<World, TestCaseError> {
     let mut world = world_of(setting);
     let mut observer = Observer::default();
-    let mut happenings = Chaos::new(!setting.seed, setting.trouble);
+    let mut chaos = Chaos::new(!setting.seed, setting.trouble);
     let cancel_us = world.now_us + setting.cancel_after_ms * 1_000;
     let mut next_us = world.now_us;
     world.start();
     while world.now_us < cancel_us && world.state() != MatchingState::Ended {
         if next_us <= world.now_us {
-            happenings.happen(&mut world);
-            next_us = world.now_us + happenings.pause_us();
+            chaos.happen(&mut world);
+            next_us = world.now_us + chaos.pause_us();
         }
         world.step(cancel_us.min(next_us));
         observer.observe(&world)?;

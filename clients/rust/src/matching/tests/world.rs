@@ -201,9 +201,9 @@ impl World {
             self.chaos = Some(chaos);
             return;
         }
-        if let Outcome::Connect(invitation) = outcome {
-            let reservation_id = invitation.reservation_id.clone();
-            match self.connects.get(&invitation.advertisement_id).copied().unwrap_or(Some(true)) {
+        if let Outcome::Connect(target) = outcome {
+            let reservation_id = target.reservation_id.clone();
+            match self.connects.get(&target.advertisement_id).copied().unwrap_or(Some(true)) {
                 Some(true) => self.later(50_000, Event::Connected { reservation_id }),
                 Some(false) => self.later(50_000, Event::ConnectFailed { reservation_id }),
                 None => {}

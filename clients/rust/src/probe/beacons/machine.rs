@@ -53,6 +53,21 @@ pub enum BeaconsEvent {
     Timeout,
 }
 
+/// State of the measurement of beacons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeaconsState {
+    /// Not started.
+    Idle,
+    /// Asks the server for the beacons.
+    Listing,
+    /// Exchanges packets with beacons: an answer counts from its arrival, so datagrams are to be read at once.
+    Measuring,
+    /// Reports the receipts.
+    Reporting,
+    /// Waits for the time of the next measurement.
+    Resting,
+}
+
 /// Measurement of beacons, as a state machine. See the [module](crate::probe::beacons) for its use.
 pub struct Beacons {
     own_place: Option<GeoCoordinates>,
@@ -114,6 +129,17 @@ impl Beacons {
         let is_place = latitude.is_finite() && longitude.is_finite();
         self.own_place = is_place.then_some(GeoCoordinates { latitude, longitude });
         self
+    }
+
+    /// State.
+    pub fn state(&self) -> BeaconsState {
+        match self.stage {
+            Stage::Idle => BeaconsState::Idle,
+            Stage::Listing { .. } => BeaconsState::Listing,
+            Stage::Measuring(_) => BeaconsState::Measuring,
+            Stage::Reporting { .. } => BeaconsState::Reporting,
+            Stage::Resting { .. } => BeaconsState::Resting,
+        }
     }
 
     /// Takes an event. `now` is the time at which it happened; a time before that of an earlier event counts as that.

@@ -94,3 +94,47 @@ fn latency_token_waits_for_the_watch_and_for_the_end_of_a_match() {
     scene.answer(Ok(QueueAnswer::Leave(Box::default())));
     assert_eq!(scene.end(), Some(&QueueEnd::Cancelled), "the renewal is not awaited");
 }
+
+/// A renewal that fails with all its attempts is sent again half a minute later, or when the server asks for it, with the latest token. One
+/// that the server refuses is not.
+#[test]
+fn failed_renewal_goes_on_later() {
+    let mut scene = Scene::waiting();
+    scene.handle(QueueEvent::LatencyToken(b"one".to_vec().into()));
+    let attempts = 20;
+    for _ in 0..attempts {
+        scene.answer(Err(error(Code::Unavailable, pb::ErrorReason::StoreUnavailable)));
+        let next_attempt = scene.now + Duration::from_secs(6);
+        while scene.now < next_attempt && renewals(&scene).len() < attempts {
+            scene.status(pb::TicketState::Waiting);
+            scene.pass(Duration::from_millis(500));
+        }
+    }
+    assert_eq!(renewals(&scene).len(), attempts);
+    for seconds in [29, 1] {
+        assert_eq!(renewals(&scene).len(), attempts, "not yet");
+        scene.pass(Duration::from_secs(seconds));
+        scene.status(pb::TicketState::Waiting);
+    }
+    assert_eq!(renewals(&scene).len(), attempts + 1);
+
+    let limited =
+        CallError { retry_after_ms: Some(45_000), ..error(Code::ResourceExhausted, pb::ErrorReason::RateLimited) };
+    scene.answer(Err(limited));
+    for milliseconds in [20_000, 20_000, 4_999] {
+        scene.pass(Duration::from_millis(milliseconds));
+        scene.status(pb::TicketState::Waiting);
+    }
+    assert_eq!(renewals(&scene).len(), attempts + 1, "the server asks for a longer pause");
+    scene.pass(Duration::from_millis(1));
+    assert_eq!(renewals(&scene).len(), attempts + 2);
+    scene.handle(QueueEvent::LatencyToken(b"two".to_vec().into()));
+    scene.answer(Err(error(Code::NotFound, pb::ErrorReason::Unspecified)));
+    assert_eq!(renewals(&scene).last(), Some(&b"two".as_slice()), "a newer token does not wait");
+    scene.answer(Err(error(Code::InvalidArgument, pb::ErrorReason::Unspecified)));
+    for _ in 0..20 {
+        scene.pass(Duration::from_secs(20));
+        scene.status(pb::TicketState::Waiting);
+    }
+    assert_eq!(renewals(&scene).len(), attempts + 3, "the same token is refused again");
+}

@@ -23,13 +23,13 @@ proptest! {
         share in 0.0..0.9_f64,
         count in 0..40_u32,
         wanted in 0..20_u32,
-        happenings in prop::collection::vec((0..400 * SECOND_US, 0..4_u8, any::<[u8; 64]>()), 0..20),
+        events in prop::collection::vec((0..400 * SECOND_US, 0..4_u8, any::<[u8; 64]>()), 0..20),
     ) {
         let mut world = World::new(count);
         world.wanted = wanted;
         world.trouble = Some(trouble(seed, share));
         world.start();
-        for (after_us, kind, bytes) in happenings {
+        for (after_us, kind, bytes) in events {
             world.run_for(after_us);
             match kind {
                 0 => world.now_us += after_us,
