@@ -203,10 +203,7 @@ impl Site<'_> {
     }
 
     fn operator_request<T>(&self, message: T) -> tonic::Request<T> {
-        let mut request = tonic::Request::new(message);
-        let header = self.issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
-        request.metadata_mut().insert("authorization", header);
-        request
+        self.issuer.operator_request("ops", message)
     }
 
     /// Waits until a pass has refused the ticket's opponents for their round trips.
@@ -378,9 +375,10 @@ async fn peer_host_follows_predictions() {
 /// Addresses are in networks of their own, so that receipts of one player are worth nothing to another.
 #[test]
 fn players_have_networks_of_their_own() {
-    let networks = [ANN, BOB, CAI, EVE].map(|(_, address, _)| match address.parse().expect("an address") {
-        IpAddr::V4(address) => address.octets()[..3].to_vec(),
-        IpAddr::V6(_) => Vec::new(),
-    });
+    let networks =
+        [ANN, BOB, CAI, EVE, members::AMY].map(|(_, address, _)| match address.parse().expect("an address") {
+            IpAddr::V4(address) => address.octets()[..3].to_vec(),
+            IpAddr::V6(_) => Vec::new(),
+        });
     assert!(networks.iter().enumerate().all(|(index, network)| !networks[..index].contains(network)));
 }

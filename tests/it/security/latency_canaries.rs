@@ -184,14 +184,6 @@ async fn meet_in_queue(one: &Player, other: &Player) {
     }
 }
 
-/// A request with an operator's identity.
-fn by_operator<T>(issuer: &TokenIssuer, message: T) -> tonic::Request<T> {
-    let mut request = tonic::Request::new(message);
-    let header = issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
-    request.metadata_mut().insert("authorization", header);
-    request
-}
-
 /// Exact figures of the searcher's predicted round trip to the only session, which operators see and players do not.
 async fn explained_patterns(server: &ServerProcess, issuer: &TokenIssuer, searcher: &Player) -> CanaryPatterns {
     let session = wire::SessionCompositionData::decode(&*searcher.session().encode_to_vec()).expect("a session");
@@ -203,7 +195,8 @@ async fn explained_patterns(server: &ServerProcess, issuer: &TokenIssuer, search
     };
     let explain = wire::ExplainRequest { search: Some(search), ..Default::default() };
     let mut operator = server.operator_client().await;
-    let explained = operator.explain(by_operator(issuer, explain)).await.expect("an explanation").into_inner();
+    let explained =
+        operator.explain(issuer.operator_request("ops", explain)).await.expect("an explanation").into_inner();
     let round_trip = explained.compatible_advertisements[0].round_trip.expect("a round trip");
     let terms = round_trip.prediction.expect("a predicted round trip");
     let figures = [
@@ -223,7 +216,8 @@ async fn wait_for_prediction_in_queue(server: &ServerProcess, issuer: &TokenIssu
     let mut operator = server.operator_client().await;
     wait_until("the other ticket is refused by prediction", async || {
         let explain = wire::ExplainRequest { ticket_id: ticket.id().to_owned(), ..Default::default() };
-        let explained = operator.explain(by_operator(issuer, explain)).await.expect("an explanation").into_inner();
+        let explained =
+            operator.explain(issuer.operator_request("ops", explain)).await.expect("an explanation").into_inner();
         let source = |miss: &wire::NearMiss| miss.round_trip.map(|it| it.source());
         explained.near_misses.iter().any(|miss| source(miss) == Some(wire::RoundTripSource::Predicted))
     })
@@ -265,7 +259,8 @@ async fn canary_round_trips_are_absent_from_answers_to_others_logs_metrics_expor
 
     let of_pairs = explained_patterns(&server, &issuer, ben).await;
     let export = wire::ExportUserRequest { user_id: ana.name.to_owned(), ..Default::default() };
-    let export = server.operator_client().await.export_user(by_operator(&issuer, export)).await.expect("an export");
+    let export =
+        server.operator_client().await.export_user(issuer.operator_request("ops", export)).await.expect("an export");
     let export = export.into_inner().encode_to_vec();
     let metrics = server.operator_page("/metrics").await;
     assert!(metrics.contains("fireteam_round_trip_sources_total{source=\"predicted\"} 1\n"), "{metrics}");
