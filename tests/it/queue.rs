@@ -20,6 +20,7 @@ pub(crate) mod griefing;
 pub(crate) mod hosted_matches;
 pub(crate) mod hosting;
 pub(crate) mod kill_server;
+mod late_feed_outage;
 pub(crate) mod leaving;
 mod newcomers;
 pub(crate) mod operator_actions;
