@@ -50,3 +50,4 @@ pub(crate) mod team_vectors;
 pub(crate) mod tickets;
 pub(crate) mod transition_races;
 pub(crate) mod vectors;
+mod watch_byte_limit;
