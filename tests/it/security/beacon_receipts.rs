@@ -137,8 +137,16 @@ impl LatencyCaller {
     }
 
     pub(crate) async fn report(&self, receipts: Vec<Vec<u8>>) -> pb::ReportTripsResponse {
+        self.report_with_claims(receipts, Vec::new()).await
+    }
+
+    pub(crate) async fn report_with_claims(
+        &self,
+        receipts: Vec<Vec<u8>>,
+        claims: Vec<pb::BeaconClaim>,
+    ) -> pb::ReportTripsResponse {
         let mut stub = LatencyServiceClient::new(self.channel.clone());
-        let request = pb::ReportTripsRequest { receipts, claims: Vec::new() };
+        let request = pb::ReportTripsRequest { receipts, claims };
         stub.report_trips(self.request(request)).await.expect("a report").into_inner()
     }
 
