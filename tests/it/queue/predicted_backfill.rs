@@ -143,7 +143,7 @@ async fn check_guests(host: Site<'_>, players: Site<'_>, fleet: &mut Fleet, limi
     assert_eq!(bob.current_status().await.state(), TicketState::Waiting);
 }
 
-/// LAT-1, S1-96: limits, wishes of both sides, the score of the match and `MaxRoundTripMs` compare the predicted round trip between a ticket
+/// LAT-1: limits, wishes of both sides, the score of the match and `MaxRoundTripMs` compare the predicted round trip between a ticket
 /// and a session, when the pass lets the guest in and when the seat is reserved. Without predictions distance decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_compares_predicted_round_trips() {
@@ -190,7 +190,7 @@ async fn backfill_predicts_round_trips_to_sessions_of_another_server() {
     check_guests(one, two, &mut fleet, Limit::Expansion).await;
 }
 
-/// LAT-2: ten minutes after the session's token distance decides, and a guest who has waited is let in. Heartbeats of the session do not
+/// Ten minutes after the session's token distance decides, and a guest who has waited is let in. Heartbeats of the session do not
 /// extend its vector.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_uses_distance_when_the_vector_of_the_session_has_ended() {

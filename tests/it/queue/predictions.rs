@@ -247,7 +247,7 @@ impl Site<'_> {
     }
 }
 
-/// LAT-1, S3-8: a limit of a queue compares the predicted round trip, where distance would pair others. It stays so after a restart,
+/// LAT-1: a limit of a queue compares the predicted round trip, where distance would pair others. It stays so after a restart,
 /// and while heartbeats and watches renew the round trips; ten minutes after the last ones distance decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queue_limits_follow_predictions_until_they_expire() {
@@ -295,7 +295,7 @@ async fn queue_limits_follow_predictions_until_they_expire() {
     assert_eq!(site.beat(BOB, &bob, &[]).await.state(), TicketState::Matched);
 }
 
-/// LAT-1, SEC-5: servers that share a store predict alike, a party that has left is no one's opponent, and round trips that a player
+/// LAT-1, SEC-6, R9: servers that share a store predict alike, a party that has left is no one's opponent, and round trips that a player
 /// only claims count for no pair. The players of one network meet, though others are nearer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_pair_players_of_one_network() {

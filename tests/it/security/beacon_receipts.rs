@@ -204,7 +204,7 @@ fn with_latency(
     session
 }
 
-/// LAT-5, SEC-5: only game servers announce beacons, with the key that follows from the fleet key, and each id has one place. Clients get
+/// LAT-5, SEC-4: only game servers announce beacons, with the key that follows from the fleet key, and each id has one place. Clients get
 /// the live ones; a beacon that is silent for a minute is dead.
 #[tokio::test]
 async fn beacons_are_announced_and_listed_while_they_live() {

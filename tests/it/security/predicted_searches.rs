@@ -276,7 +276,7 @@ async fn predicted_search_orders_and_refuses_by_slow_routes() {
     assert!(metrics.contains("fireteam_round_trip_sources_total{source=\"distance\"} 4\n"), "{metrics}");
 }
 
-/// LAT-2: a host's vector counts for ten minutes, which heartbeats do not extend; a full update with a fresh token renews it, and one
+/// LAT-1: a host's vector counts for ten minutes, which heartbeats do not extend; a full update with a fresh token renews it, and one
 /// without a token removes it. Where too few beacons live, searches use distance.
 #[tokio::test]
 async fn published_vector_expires_and_predictions_fall_back_to_distance() {
@@ -370,7 +370,7 @@ async fn published_vector_survives_a_restart() {
     drop(folder);
 }
 
-/// R9: another server of the database learns the vector with the advertisement, and that it is gone.
+/// LAT-1, R9: another server of the database learns the vector with the advertisement, and that it is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn published_vector_reaches_other_servers() {
     let Some(database) = create_test_database("predicted_searches").await else { return };

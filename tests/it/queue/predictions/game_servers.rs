@@ -66,7 +66,7 @@ async fn wait_until_known(site: &Site<'_>, game_servers: u32) {
     .await;
 }
 
-/// LAT-1, S3-8: a match goes to the game server to which its slowest player has the least predicted round trip. By distance it goes to
+/// LAT-1: a match goes to the game server to which its slowest player has the least predicted round trip. By distance it goes to
 /// another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn match_is_placed_by_predicted_round_trips() {
@@ -83,7 +83,7 @@ async fn match_is_placed_by_predicted_round_trips() {
     }
 }
 
-/// LAT-1, S3-8, R9: the same with two servers on one Postgres: beacons, game servers and one player are at one, the other player at the
+/// LAT-1, R9: the same with two servers on one Postgres: beacons, game servers and one player are at one, the other player at the
 /// other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn match_of_two_servers_is_placed_by_predicted_round_trips() {
@@ -104,7 +104,7 @@ async fn match_of_two_servers_is_placed_by_predicted_round_trips() {
     assert_eq!(place_of(&mut parties).await.0, NEAR_BY_PREDICTION.0);
 }
 
-/// LAT-1, S3-8, R8: vectors of game servers and beacons are in the store: a server that restarts places matches as before.
+/// LAT-1, R8: vectors of game servers and beacons are in the store: a server that restarts places matches as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn match_after_a_restart_is_placed_by_predicted_round_trips() {
     let (folder, clock) = (duels("predicted", r#"Choose="closest""#), Arc::new(TestClock::new()));
@@ -150,7 +150,7 @@ async fn match_is_placed_in_the_region_of_its_beacons() {
     assert_eq!(place_of(&mut parties).await, (NEAR_BY_PREDICTION.0.to_owned(), "even".to_owned()));
 }
 
-/// LAT-1, S3-8: `MaxRoundTripMs` compares the predicted round trip of the slowest player: a game server within it by distance is not taken.
+/// LAT-1: `MaxRoundTripMs` compares the predicted round trip of the slowest player: a game server within it by distance is not taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn match_is_placed_within_the_predicted_max_round_trip() {
     for source in ["predicted", "distance"] {
