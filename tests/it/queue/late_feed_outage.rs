@@ -1,5 +1,5 @@
-//! A server whose queue feed is late while the store cannot be read: players are told to repeat their calls, watches stay open, and when the
-//! store is back, everything that another server has acknowledged is there.
+//! A server whose queue feed is late while the store cannot be read: its answers ask players to repeat their calls, watches stay open, and
+//! when the store is back, everything that another server has acknowledged is there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

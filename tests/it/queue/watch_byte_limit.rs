@@ -30,7 +30,7 @@ fn party(name: &str) -> pb::QueueEnterRequest {
 }
 
 /// The server ends a stream of more than 1 MiB. The watch goes on in another one, and misses none of the states in which the ticket stays:
-/// each match is told, and each return to the queue.
+/// it has each match once, and each return to the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watch_goes_on_beyond_the_byte_limit_of_a_stream() {
     let server = start_queue_server(&[&ruleset()]).await;
@@ -44,7 +44,7 @@ async fn watch_goes_on_beyond_the_byte_limit_of_a_stream() {
         let match_id = status.found_match.expect("a match").match_id;
         let cancel = wire::CancelMatchRequest { match_id: match_id.clone(), reason: "another one".into() };
         operator.cancel_match(cancel).await.expect("cancelled");
-        assert!(!matches.contains(&match_id), "each match is told once");
+        assert!(!matches.contains(&match_id), "each match comes once");
         matches.push(match_id);
     }
     let metrics = server.app.metrics.render();

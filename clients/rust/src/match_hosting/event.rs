@@ -20,7 +20,7 @@ pub enum HostingEvent {
     Timeout,
     /// A match has taken seats or has changed, as a stream tells: the next heartbeat is sent now.
     MatchesChanged,
-    /// The host gives up a match that it was told of, with the next heartbeat, which is sent now. Another game server is sought if play has not begun.
+    /// The host gives up a match that it knows, with the next heartbeat, which is sent now. Another game server is sought if play has not begun.
     GiveUp {
         /// Match id.
         match_id: String,

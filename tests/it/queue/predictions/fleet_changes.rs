@@ -105,7 +105,7 @@ async fn queue_runs_a_pass_when_its_fleet_changes() {
     }
 }
 
-/// S0-23, R9: the same with two servers on one Postgres, where the beacons announce themselves at one: whichever runs the queue learns it,
+/// S0-23, R9: the same with two servers on one Postgres, where the beacons announce themselves at one: the one that runs the queue learns it,
 /// and both tell the same match.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queue_of_two_servers_runs_a_pass_when_its_fleet_changes() {
