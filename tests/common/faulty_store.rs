@@ -1,5 +1,5 @@
-//! A memory store with injected faults: unavailable for advertisements, pausing batches of queue changes, or panicking. It
-//! may have a change feed.
+//! A memory store with injected faults: unavailable for advertisements or for queues, pausing batches of queue changes, or panicking. It
+//! may have change feeds.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use fireteam::store::memory::MemoryStore;
 use fireteam::store::outages::{LivenessReport, OutageStore, StoredOutages};
 use fireteam::store::queues::first_scale::FirstRatingScaleOfSet;
 use fireteam::store::queues::{
-    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredTicket,
+    FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredTicket,
     UserTicketsMatchAndPenalties,
 };
 use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
@@ -39,6 +39,12 @@ pub(crate) struct FaultyStore {
     pub(crate) ruleset_copies_unavailable: AtomicBool,
     /// Change feed that an engine opens; `None`: the store is not shared.
     pub(crate) feed: Mutex<Option<Box<dyn AdvertFeed>>>,
+    /// Queue feed that an engine opens; `None`: the store is not shared.
+    pub(crate) queue_feed: Mutex<Option<Box<dyn QueueFeed>>>,
+    /// While set, writes to the queues and reads of tickets and matches fail as unavailable.
+    pub(crate) queues_unavailable: AtomicBool,
+    /// Number of reads of tickets that have failed.
+    failed_ticket_reads: watch::Sender<u64>,
     /// Number of queue batches received.
     queue_batches_received: watch::Sender<u64>,
     /// Number of queue batches that may be committed.
@@ -55,6 +61,9 @@ impl Default for FaultyStore {
             lease_calls: watch::Sender::new(0),
             ruleset_copies_unavailable: AtomicBool::new(false),
             feed: Mutex::new(None),
+            queue_feed: Mutex::new(None),
+            queues_unavailable: AtomicBool::new(false),
+            failed_ticket_reads: watch::Sender::new(0),
             queue_batches_received: received,
             queue_batches_allowed: may_pass,
         }
@@ -79,6 +88,20 @@ impl FaultyStore {
         let before = *self.lease_calls.borrow();
         let mut calls = self.lease_calls.subscribe();
         calls.wait_for(|calls| before + count <= *calls).await.expect("the sender exists");
+    }
+
+    fn check_queues_available(&self) -> Result<(), StoreError> {
+        match self.queues_unavailable.load(Ordering::SeqCst) {
+            true => Err(StoreError::Unavailable("injected fault".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until `count` further reads of tickets have failed.
+    pub(crate) async fn wait_for_failed_ticket_reads(&self, count: u64) {
+        let before = *self.failed_ticket_reads.borrow();
+        let mut reads = self.failed_ticket_reads.subscribe();
+        reads.wait_for(|reads| before + count <= *reads).await.expect("the sender exists");
     }
 
     /// Pauses every queue batch from now on.
@@ -123,14 +146,17 @@ impl QueueStore for FaultyStore {
             .wait_for(|may_pass| number <= *may_pass)
             .await
             .expect("the sender exists");
+        self.check_queues_available()?;
         self.inner.commit_queues(batch).await
     }
 
     async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
+        self.check_queues_available().inspect_err(|_| self.failed_ticket_reads.send_modify(|reads| *reads += 1))?;
         self.inner.read_ticket(id).await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        self.check_queues_available()?;
         self.inner.read_match(id).await
     }
 
@@ -166,6 +192,10 @@ impl QueueStore for FaultyStore {
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
         self.inner.purge_queues(now).await
+    }
+
+    async fn open_queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
+        self.queue_feed.lock().expect("unpoisoned").take()
     }
 }
 

@@ -168,7 +168,7 @@ async fn ignored_fields(client: &Client, name: &str, token: &[u8]) -> Vec<String
     client.new_search(SET, session).search().await.expect("a search").ignored_fields
 }
 
-/// LAT-5, SEC-5, SEC-8: a beacon gives no receipt for a proof that is altered or from elsewhere. A server takes none that is forged, old, another
+/// LAT-5, SEC-6, SEC-8: a beacon gives no receipt for a proof that is altered or from elsewhere. A server takes none that is forged, old, another
 /// user's or of another network, and no latency token of another user or from another network.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn receipts_and_tokens_prove_nothing_but_what_a_beacon_measured() {

@@ -1,4 +1,5 @@
-//! Sessions that a queue fills, judged by predicted round trips over the wire: limits and wishes, at each server, until the vector ends.
+//! Sessions that a queue fills, judged by predicted round trips over the wire: limits, wishes of both sides, the score and
+//! `MaxRoundTripMs`, at each server, until the vector ends.
 
 use std::sync::Arc;
 
@@ -11,23 +12,43 @@ use crate::queue::predictions::{ANN, BEACONS, BOB, CAI, Fleet, Site, WITHIN_100_
 use crate::security::beacon_receipts::LatencyCaller;
 use crate::security::session_privacy::servers_on_one_postgres;
 use crate::support::database::create_test_database;
-use crate::support::queue_server::{QueuedParty, SET_ID, wait_until};
+use crate::support::queue_server::{QueuedParty, SET_ID, enter_request, wait_until};
 use crate::support::ruleset_dir::RulesetDirectory;
 use crate::support::test_server::{TestClock, TestServer, advertise_request, party_session};
 use crate::support::tokens::TokenIssuer;
 
-/// Rule that keeps a guest out of the session: a limit of the ruleset, or a wish of the host.
-#[derive(Clone, Copy)]
+/// Rule that keeps a guest out of the session, beyond 100 ms.
+#[derive(Clone, Copy, Debug)]
 enum Limit {
-    OfRuleset,
-    OfHost,
+    /// Limit of the ruleset.
+    Expansion,
+    /// Wish of the host.
+    HostWish,
+    /// Wish of the guest.
+    GuestWish,
+    /// Highest score of a match.
+    MatchScore,
+    /// `MaxRoundTripMs` of the ruleset.
+    MaxRoundTrip,
 }
+
+const ALL_LIMITS: [Limit; 5] =
+    [Limit::Expansion, Limit::HostWish, Limit::GuestWish, Limit::MatchScore, Limit::MaxRoundTrip];
 
 impl Limit {
     fn ruleset(self, source: &str) -> RulesetDirectory {
         let limits = match self {
-            Self::OfRuleset => WITHIN_100_MS,
-            Self::OfHost => r#"<Hosting Mode="none"/>"#,
+            Self::Expansion => WITHIN_100_MS,
+            Self::HostWish | Self::GuestWish => r#"<Hosting Mode="none"/>"#,
+            Self::MatchScore => {
+                r#"<SoftFilters><SoftFilter Attribute="latency" Weight="1" Min="0" Max="1000"/></SoftFilters>
+  <Hosting Mode="none"/>"#
+            }
+            Self::MaxRoundTrip => r#"<Hosting Mode="game_server" MaxRoundTripMs="100"/>"#,
+        };
+        let quality = match self {
+            Self::MatchScore => r#"<Quality><SoftScore MaxScore="0.1"/></Quality>"#,
+            _ => "",
         };
         let text = format!(
             r#"<Ruleset Name="Predicted backfill" SetId="{SET_ID}">
@@ -35,7 +56,7 @@ impl Limit {
   {limits}
   <Latency Source="{source}" Wishes="true"/>
   <Teams Count="2" Size="1"/>
-  <Queue PassIntervalMs="10" Backfill="true"/>
+  <Queue PassIntervalMs="10" Backfill="true">{quality}</Queue>
 </Ruleset>"#
         );
         RulesetDirectory::with_files(&[("backfill.xml", &text)])
@@ -44,18 +65,43 @@ impl Limit {
     /// Rule that a guest beyond the limit is refused by.
     fn rule(self) -> &'static str {
         match self {
-            Self::OfRuleset => "latency",
-            Self::OfHost => "other_wish:latency",
+            Self::Expansion => "latency",
+            Self::HostWish => "other_wish:latency",
+            Self::GuestWish => "wish:latency",
+            Self::MatchScore => "quality",
+            Self::MaxRoundTrip => "region",
         }
     }
 
-    fn wishes(self) -> Vec<pb::Wish> {
-        let accepted = Some(pb::AcceptedValues { max: Some(100.0), ..Default::default() });
-        match self {
-            Self::OfRuleset => Vec::new(),
-            Self::OfHost => vec![pb::Wish { attribute: "latency".into(), accepted, ..Default::default() }],
-        }
+    fn wishes_of_host(self) -> Vec<pb::Wish> {
+        if matches!(self, Self::HostWish) { vec![wish_within_100_ms()] } else { Vec::new() }
     }
+
+    fn wishes_of_guest(self) -> Vec<pb::Wish> {
+        if matches!(self, Self::GuestWish) { vec![wish_within_100_ms()] } else { Vec::new() }
+    }
+}
+
+fn wish_within_100_ms() -> pb::Wish {
+    let accepted = Some(pb::AcceptedValues { max: Some(100.0), ..Default::default() });
+    pb::Wish { attribute: "latency".into(), accepted, ..Default::default() }
+}
+
+/// Enters a guest, who is 25 ms from the beacons of a network.
+async fn enter(
+    site: &Site<'_>,
+    fleet: &mut Fleet,
+    limit: Limit,
+    guest: (&str, &'static str, f64),
+    network: u32,
+) -> QueuedParty {
+    let session = pb::SessionCompositionData {
+        latency_token: fleet.token(site, guest, network, 25).await,
+        wishes: limit.wishes_of_guest(),
+        ..party_session(&[(guest.0, 20.0)])
+    };
+    let request = pb::QueueEnterRequest { session_composition: Some(session), ..enter_request(SET_ID, &[]) };
+    QueuedParty::enter_with_client(site.client(guest).await, request).await
 }
 
 /// Session of cai with one open seat, 25 ms from the even beacons. Its host confirms matches.
@@ -64,7 +110,7 @@ async fn advertise(site: &Site<'_>, fleet: &mut Fleet, limit: Limit) -> pb::Matc
     let session = pb::SessionCompositionData {
         latency_token: fleet.token(site, CAI, 0, 25).await,
         max_allowed_join_reservation_count: Some(1),
-        wishes: limit.wishes(),
+        wishes: limit.wishes_of_host(),
         ..party_session(&[(CAI.0, 20.0)])
     };
     let request = pb::MatchmakingUpdateAdvertisementRequest {
@@ -79,25 +125,29 @@ async fn advertise(site: &Site<'_>, fleet: &mut Fleet, limit: Limit) -> pb::Matc
 }
 
 async fn wait_for_refusal(site: &Site<'_>, party: &QueuedParty, limit: Limit) {
-    wait_until("the session refuses the guest", async || site.blocking_rule(party.ticket.id()).await == limit.rule())
-        .await;
+    let mut rule = String::new();
+    wait_until(&format!("the session refuses the guest by {limit:?}"), async || {
+        rule = site.blocking_rule(party.ticket.id()).await;
+        rule == limit.rule()
+    })
+    .await;
 }
 
 /// Bob is nearer to the session by distance, and beyond the limit by the predicted round trip. Ann is let in, who is beyond it by distance.
 async fn check_guests(host: Site<'_>, players: Site<'_>, fleet: &mut Fleet, limit: Limit) {
     advertise(&host, fleet, limit).await;
-    let mut bob = players.enter(BOB, fleet.token(&players, BOB, 1, 25).await).await;
+    let mut bob = enter(&players, fleet, limit, BOB, 1).await;
     wait_for_refusal(&players, &bob, limit).await;
-    let mut ann = players.enter(ANN, fleet.token(&players, ANN, 0, 25).await).await;
+    let mut ann = enter(&players, fleet, limit, ANN, 0).await;
     ann.wait_for_state(TicketState::Matched).await;
     assert_eq!(bob.current_status().await.state(), TicketState::Waiting);
 }
 
-/// LAT-1, S1-96: a limit and a wish between a ticket and a session compare the predicted round trip, when the pass lets the guest in and
-/// when the seat is reserved. Without predictions distance decides.
+/// LAT-1: limits, wishes of both sides, the score of the match and `MaxRoundTripMs` compare the predicted round trip between a ticket
+/// and a session, when the pass lets the guest in and when the seat is reserved. Without predictions distance decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_compares_predicted_round_trips() {
-    for limit in [Limit::OfRuleset, Limit::OfHost] {
+    for limit in ALL_LIMITS {
         for source in ["predicted", "distance"] {
             let (folder, clock) = (limit.ruleset(source), Arc::new(TestClock::new()));
             let issuer = TokenIssuer::new(&*clock);
@@ -114,9 +164,9 @@ async fn backfill_compares_predicted_round_trips() {
                 continue;
             }
             advertise(&site, &mut fleet, limit).await;
-            let ann = site.enter(ANN, fleet.token(&site, ANN, 0, 25).await).await;
+            let ann = enter(&site, &mut fleet, limit, ANN, 0).await;
             wait_for_refusal(&site, &ann, limit).await;
-            let mut bob = site.enter(BOB, fleet.token(&site, BOB, 1, 25).await).await;
+            let mut bob = enter(&site, &mut fleet, limit, BOB, 1).await;
             bob.wait_for_state(TicketState::Matched).await;
         }
     }
@@ -126,7 +176,7 @@ async fn backfill_compares_predicted_round_trips() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_predicts_round_trips_to_sessions_of_another_server() {
     let Some(database) = create_test_database("predicted_backfill").await else { return };
-    let (folder, clock) = (Limit::OfRuleset.ruleset("predicted"), Arc::new(TestClock::new()));
+    let (folder, clock) = (Limit::Expansion.ruleset("predicted"), Arc::new(TestClock::new()));
     let issuer = TokenIssuer::new(&*clock);
     let configure = |config: &mut Config| configure_site(config, &folder, &issuer);
     let (one, two) = servers_on_one_postgres(&database.url, &clock, configure).await;
@@ -137,14 +187,14 @@ async fn backfill_predicts_round_trips_to_sessions_of_another_server() {
     // All of them: without one, a party has floors to too few.
     wait_until("the other server knows the beacons", async || at_two.beacons().await.beacons.len() == BEACONS as usize)
         .await;
-    check_guests(one, two, &mut fleet, Limit::OfRuleset).await;
+    check_guests(one, two, &mut fleet, Limit::Expansion).await;
 }
 
-/// LAT-2: ten minutes after the session's token distance decides, and a guest who has waited is let in. Heartbeats of the session do not
+/// Ten minutes after the session's token distance decides, and a guest who has waited is let in. Heartbeats of the session do not
 /// extend its vector.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_uses_distance_when_the_vector_of_the_session_has_ended() {
-    let limit = Limit::OfRuleset;
+    let limit = Limit::Expansion;
     let (folder, clock) = (limit.ruleset("predicted"), Arc::new(TestClock::new()));
     let issuer = TokenIssuer::new(&*clock);
     let server =
@@ -152,7 +202,7 @@ async fn backfill_uses_distance_when_the_vector_of_the_session_has_ended() {
     let (site, mut fleet) = (Site { server: &server, issuer: &issuer }, Fleet::without_regions());
     fleet.announce(&site.fleet_caller().await).await;
     let advertised = advertise(&site, &mut fleet, limit).await;
-    let mut bob = site.enter(BOB, fleet.token(&site, BOB, 1, 25).await).await;
+    let mut bob = enter(&site, &mut fleet, limit, BOB, 1).await;
     wait_for_refusal(&site, &bob, limit).await;
     let (host, ticket) = (site.client(CAI).await, bob.ticket.reference());
     let heartbeat = pb::MatchmakingUpdateAdvertisementRequest {

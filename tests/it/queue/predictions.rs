@@ -203,10 +203,7 @@ impl Site<'_> {
     }
 
     fn operator_request<T>(&self, message: T) -> tonic::Request<T> {
-        let mut request = tonic::Request::new(message);
-        let header = self.issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
-        request.metadata_mut().insert("authorization", header);
-        request
+        self.issuer.operator_request("ops", message)
     }
 
     /// Waits until a pass has refused the ticket's opponents for their round trips.
@@ -250,7 +247,7 @@ impl Site<'_> {
     }
 }
 
-/// LAT-1, S3-8: a limit of a queue compares the predicted round trip, where distance would pair others. It stays so after a restart,
+/// LAT-1: a limit of a queue compares the predicted round trip, where distance would pair others. It stays so after a restart,
 /// and while heartbeats and watches renew the round trips; ten minutes after the last ones distance decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queue_limits_follow_predictions_until_they_expire() {
@@ -298,7 +295,7 @@ async fn queue_limits_follow_predictions_until_they_expire() {
     assert_eq!(site.beat(BOB, &bob, &[]).await.state(), TicketState::Matched);
 }
 
-/// LAT-1, SEC-5: servers that share a store predict alike, a party that has left is no one's opponent, and round trips that a player
+/// LAT-1, SEC-6, R9: servers that share a store predict alike, a party that has left is no one's opponent, and round trips that a player
 /// only claims count for no pair. The players of one network meet, though others are nearer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_pair_players_of_one_network() {
@@ -378,9 +375,10 @@ async fn peer_host_follows_predictions() {
 /// Addresses are in networks of their own, so that receipts of one player are worth nothing to another.
 #[test]
 fn players_have_networks_of_their_own() {
-    let networks = [ANN, BOB, CAI, EVE].map(|(_, address, _)| match address.parse().expect("an address") {
-        IpAddr::V4(address) => address.octets()[..3].to_vec(),
-        IpAddr::V6(_) => Vec::new(),
-    });
+    let networks =
+        [ANN, BOB, CAI, EVE, members::AMY].map(|(_, address, _)| match address.parse().expect("an address") {
+            IpAddr::V4(address) => address.octets()[..3].to_vec(),
+            IpAddr::V6(_) => Vec::new(),
+        });
     assert!(networks.iter().enumerate().all(|(index, network)| !networks[..index].contains(network)));
 }

@@ -362,7 +362,7 @@ fn hash_differs_between_shipped_files() {
     assert!(!hashes.contains(&RulesetHash(0)));
 }
 
-/// LAT-1: the source of round trips, and whether limits compare the high end, are part of the hash; the defaults are not.
+/// The source of round trips, and whether limits compare the high end, are part of the hash; the defaults are not.
 #[test]
 fn hash_depends_on_the_source_of_round_trips() {
     let hash_of = |latency: &str| hash(&format!(r#"<Ruleset Name="a" SetId="1"><Latency {latency}/></Ruleset>"#));

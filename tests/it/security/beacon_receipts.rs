@@ -137,8 +137,16 @@ impl LatencyCaller {
     }
 
     pub(crate) async fn report(&self, receipts: Vec<Vec<u8>>) -> pb::ReportTripsResponse {
+        self.report_with_claims(receipts, Vec::new()).await
+    }
+
+    pub(crate) async fn report_with_claims(
+        &self,
+        receipts: Vec<Vec<u8>>,
+        claims: Vec<pb::BeaconClaim>,
+    ) -> pb::ReportTripsResponse {
         let mut stub = LatencyServiceClient::new(self.channel.clone());
-        let request = pb::ReportTripsRequest { receipts, claims: Vec::new() };
+        let request = pb::ReportTripsRequest { receipts, claims };
         stub.report_trips(self.request(request)).await.expect("a report").into_inner()
     }
 
@@ -196,7 +204,7 @@ fn with_latency(
     session
 }
 
-/// LAT-5, SEC-5: only game servers announce beacons, with the key that follows from the fleet key, and each id has one place. Clients get
+/// LAT-5, SEC-4: only game servers announce beacons, with the key that follows from the fleet key, and each id has one place. Clients get
 /// the live ones; a beacon that is silent for a minute is dead.
 #[tokio::test]
 async fn beacons_are_announced_and_listed_while_they_live() {

@@ -84,10 +84,20 @@ fn canary_patterns() -> CanaryPatterns {
     patterns
 }
 
-/// Descriptions of the patterns found in `haystack`.
+/// Descriptions of the patterns found in `haystack`, each of two bytes or more. One pass over it, for any number of patterns.
 pub(super) fn patterns_found_in(haystack: &[u8], patterns: &CanaryPatterns) -> Vec<String> {
-    let is_in = |pattern: &[u8]| haystack.windows(pattern.len()).any(|window| window == pattern);
-    patterns.iter().filter(|(_, pattern)| is_in(pattern)).map(|(description, _)| description.clone()).collect()
+    let start = |bytes: &[u8]| usize::from(bytes[0]) << 8 | usize::from(bytes[1]);
+    let mut by_start = vec![Vec::new(); 1 << 16];
+    for (number, (_, pattern)) in patterns.iter().enumerate() {
+        by_start[start(pattern)].push(number);
+    }
+    let mut is_found = vec![false; patterns.len()];
+    for at in 0..haystack.len().saturating_sub(1) {
+        for &number in &by_start[start(&haystack[at..])] {
+            is_found[number] |= haystack[at..].starts_with(&patterns[number].1);
+        }
+    }
+    patterns.iter().zip(is_found).filter(|(_, is_found)| *is_found).map(|((name, _), _)| name.clone()).collect()
 }
 
 /// Bytes that a server sent.

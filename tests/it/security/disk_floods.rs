@@ -67,9 +67,7 @@ impl FloodedServer {
     }
 
     fn operator_request<T>(&self, id: &str, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        let header = self.issuer.authorization_header(Role::Operator, "ana").parse().unwrap();
-        request.metadata_mut().insert("authorization", header);
+        let mut request = self.issuer.operator_request("ana", message);
         request.metadata_mut().insert("x-request-id", id.parse().unwrap());
         request
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fireteam::auth::identity::Role;
 use fireteam::clock::{Clock as _, SystemClock};
-use fireteam_client::{Client, Ticket, TokenSource, pb};
+use fireteam_client::{Client, SearchSession, Ticket, TokenSource, pb};
 use prost::Message as _;
 use tokio::task::JoinHandle;
 
@@ -46,6 +46,7 @@ fn start_server(folder: &Path, issuer: &TokenIssuer) -> ServerProcess {
         )
     };
     let queue = r#"<Teams Count="2" Size="1"/><Hosting Mode="none"/><Queue PassIntervalMs="10"/>"#;
+    let pairs = queue.replace(r#"Size="1""#, r#"Size="2""#);
     let narrow = format!(
         r#"<HardFilters><Within Expansion="reach"/></HardFilters>
   <ExpansionConfigs><ExpansionConfig Name="reach" Type="latency"><Expansion ExpansionDurationMs="-1" Value="1"/></ExpansionConfig></ExpansionConfigs>
@@ -53,7 +54,9 @@ fn start_server(folder: &Path, issuer: &TokenIssuer) -> ServerProcess {
     );
     let rulesets = folder.join("rules");
     std::fs::create_dir(&rulesets).unwrap();
-    for (set_id, more) in [(SEARCH_SET, ""), (QUEUE_SET, queue), (NARROW_QUEUE_SET, &*narrow)] {
+    for (set_id, more) in
+        [(SEARCH_SET, ""), (QUEUE_SET, queue), (NARROW_QUEUE_SET, &*narrow), (PAIRS_QUEUE_SET, &*pairs)]
+    {
         std::fs::write(rulesets.join(format!("{set_id}.xml")), ruleset(set_id, more)).unwrap();
     }
     let digits: String = FLEET_KEY.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -67,7 +70,13 @@ fn start_server(folder: &Path, issuer: &TokenIssuer) -> ServerProcess {
     ServerProcess::start(folder, &[&VERBOSE_FLAGS[..], &identified.concat()].concat())
 }
 
-/// A number as text and as binary figures.
+/// Queue in which any two pairs meet.
+const PAIRS_QUEUE_SET: u32 = 4;
+/// Median and jitter of a probe run that a searcher reports, milliseconds.
+const REPORTED_P50_MS: f32 = 41.734_5;
+const REPORTED_JITTER_MS: f32 = 17.263_4;
+
+/// A number of milliseconds as text, also in seconds, and as binary figures.
 fn number_patterns(description: &str, value: f64) -> CanaryPatterns {
     let figures = [
         ("a double", value.to_le_bytes().to_vec()),
@@ -76,7 +85,17 @@ fn number_patterns(description: &str, value: f64) -> CanaryPatterns {
         ("a float, high byte first", (value as f32).to_be_bytes().to_vec()),
     ];
     let mut patterns: CanaryPatterns = figures.map(|(kind, bytes)| (format!("{description} as {kind}"), bytes)).into();
-    patterns.extend(text_of_number(description, &value.to_string()));
+    patterns.extend(text_patterns_of_ms(description, value));
+    patterns
+}
+
+/// Milliseconds as text, in milliseconds and in seconds, as metrics have them.
+fn text_patterns_of_ms(description: &str, ms: f64) -> CanaryPatterns {
+    let mut patterns = text_of_number(description, &ms.to_string());
+    // Digits that do not depend on how the quotient is rounded; those of a millisecond at least, or they would be found by chance.
+    let seconds = format!("{:.12}", ms / 1_000.0);
+    let digits = seconds[..seconds.len() - 3].trim_end_matches('0');
+    patterns.extend(text_of_number(&format!("{description}, seconds"), digits));
     patterns
 }
 
@@ -123,7 +142,7 @@ impl Player {
         let caller = LatencyCaller::at(proxy, issuer, Role::Client, name, address).await;
         let (binding, now_s) = (caller.binding().await, SystemClock::start().now().0 / 1_000);
         let mut patterns = secret_patterns(&format!("binding of {name}"), &binding);
-        let mut receipts = Vec::new();
+        let (mut receipts, mut claims) = (Vec::new(), Vec::new());
         for beacon in beacons {
             let path_ms = path_ms((latitude, longitude), BEACONS[beacon.id as usize - 1]) + 11.0 * number as f64;
             // An odd number of eighths of a millisecond: three decimals.
@@ -136,13 +155,47 @@ impl Player {
             patterns.extend(text_of_number(&format!("{description}, microseconds"), &(eighths * 125).to_string()));
             patterns.extend(secret_patterns(&format!("signature of the receipt of {description}"), &receipt[48..]));
             receipts.push(receipt);
+            // The client's own words, beside the receipt.
+            let (floor_ms, p50_ms) = (eighths as f32 / 8.0, eighths as f32 / 8.0 + 1.234_5);
+            let jitter_ms = 5.678_9 + number as f32 + beacon.id as f32 / 1_000.0;
+            let statistics = pb::RoundTripStatistics {
+                sent: 7,
+                answered: 5,
+                floor_ms: Some(floor_ms),
+                p50_ms: Some(p50_ms),
+                jitter_ms: Some(jitter_ms),
+                age_ms: Some(5),
+            };
+            claims.push(pb::BeaconClaim { beacon_id: beacon.id, statistics: Some(statistics) });
+            for (figure, ms) in [("median", p50_ms), ("jitter", jitter_ms)] {
+                let stated = format!("{figure} of {name} to beacon {}", beacon.id);
+                patterns.extend(text_of_number(&stated, &ms.to_string()));
+                patterns.extend(text_patterns_of_ms(&stated, ms.into()));
+            }
         }
-        let report = caller.report(receipts).await;
+        let report = caller.report_with_claims(receipts, claims).await;
         assert!(report.verdicts().all(|verdict| verdict == pb::ReceiptVerdict::Proven), "{report:?}");
         let token = report.latency_token;
         patterns.extend(secret_patterns(&format!("end of the latency token of {name}"), &token[token.len() - 24..]));
         patterns.extend(text_patterns(&format!("address of {name}"), address));
         Self { name, address, client, token, answers, patterns }
+    }
+
+    /// The player as a member of another one's party, with an own latency token.
+    fn as_member(&self) -> pb::PlayerData {
+        pb::PlayerData {
+            user_id: self.name.to_owned(),
+            skill: Some(0.0),
+            latency_token: self.token.clone(),
+            ..Default::default()
+        }
+    }
+
+    fn session_with(&self, member: &Player) -> pb::SessionCompositionData {
+        let mut session = self.session();
+        session.players.push(member.as_member());
+        session.party_size_composition = vec![2];
+        session
     }
 
     fn session(&self) -> pb::SessionCompositionData {
@@ -158,22 +211,90 @@ impl Player {
     }
 }
 
-/// One advertises, another searches, measures and reserves.
-async fn search_and_reserve(host: &Player, searcher: &Player) {
+/// One advertises, another searches with a member, measures and reserves. The first party leaves again; the second time the host confirms
+/// the seats, and lists the two with their latency tokens as joined.
+async fn search_reserve_and_join(host: &Player, searcher: &Player, member: &Player) {
     let mut request = advertise_request(&[], 4);
     request.matchmaking_set_id = Some(SEARCH_SET);
     request.session_composition =
         Some(pb::SessionCompositionData { max_allowed_join_reservation_count: Some(4), ..host.session() });
-    let mut advertised = host.client.advertise(request).await.expect("published");
-    let mut search = searcher.client.new_search(SEARCH_SET, searcher.session());
+    let mut advertised = host.client.advertise(request.clone()).await.expect("published");
+    let mut search = searcher.client.new_search(SEARCH_SET, searcher.session_with(member));
     let found = search.search().await.expect("a search").candidates;
     let sources: Vec<pb::RoundTripSource> = found.iter().map(pb::Candidate::round_trip_source).collect();
     assert_eq!(sources, [pb::RoundTripSource::Predicted]);
-    let measured = [(advertised.id().to_owned(), Some(MEASURED_MS))];
-    search.report_latency(pb::LatencyPhase::Quick, measured).await.expect("a report");
+    report_statistics(searcher, &mut search, advertised.id()).await;
     let held = search.reserve(advertised.id()).await.expect("reserved");
     assert_eq!(advertised.heartbeat().await.expect("a heartbeat").reservations.len(), 1);
     held.release().await.expect("released");
+    search.reserve(advertised.id()).await.expect("reserved again");
+    let reserved = advertised.heartbeat().await.expect("a heartbeat").reservations;
+    let ids: Vec<String> = reserved.into_iter().map(|reservation| reservation.reservation_id).collect();
+    advertised.confirm_reservations(ids.clone()).await.expect("confirmed");
+    let mut joined = advertise_request(&[], 2);
+    let mut session = host.session();
+    session.players.extend([searcher.as_member(), member.as_member()]);
+    session.party_size_composition = vec![1, 2];
+    session.max_allowed_join_reservation_count = Some(2);
+    joined.session_composition = Some(session);
+    joined.joined_reservation_ids = ids;
+    advertised.replace_published(joined).await.expect("updated");
+    assert_eq!(advertised.heartbeat().await.expect("a heartbeat").reservations.len(), 0, "the party has joined");
+    // The two leave, and may find the session again.
+    advertised.replace_published(request).await.expect("updated");
+}
+
+/// Reports all figures of a quick probe.
+async fn report_statistics(searcher: &Player, search: &mut SearchSession, advertisement_id: &str) {
+    let statistics = pb::RoundTripStatistics {
+        sent: 7,
+        answered: 5,
+        floor_ms: Some(MEASURED_MS),
+        p50_ms: Some(REPORTED_P50_MS),
+        jitter_ms: Some(REPORTED_JITTER_MS),
+        age_ms: Some(5),
+    };
+    let measured = pb::LatencyMeasurement {
+        advertisement_id: advertisement_id.to_owned(),
+        statistics: Some(statistics),
+        ..Default::default()
+    };
+    let request = search.request_mut();
+    let report = pb::MatchmakingReportLatencyRequest {
+        search_token: request.search_token.clone(),
+        phase: pb::LatencyPhase::Quick.into(),
+        measurements: vec![measured],
+        session_composition: request.session_composition.clone(),
+        matchmaking_set_id: request.matchmaking_set_id,
+        ..Default::default()
+    };
+    let answer = searcher.client.report_latency(report).await.expect("a report");
+    assert_eq!(answer.answered, 1);
+    request.search_token = answer.search_token;
+}
+
+/// Two parties of two meet in a queue. Each member renews the round trips of its own seat, by its own client, before the match ends.
+async fn meet_as_pairs(pairs: [[&Player; 2]; 2]) {
+    let mut tickets = Vec::new();
+    for [leader, member] in pairs {
+        let request = pb::QueueEnterRequest {
+            session_composition: Some(leader.session_with(member)),
+            ..enter_request(PAIRS_QUEUE_SET, &[])
+        };
+        tickets.push(leader.client.enter_queue(request).await.expect("entered"));
+        let (own, _) = member.client.own_tickets_and_cooldowns().await.expect("the seat");
+        let heartbeat = pb::QueueHeartbeatRequest {
+            tickets: own.iter().map(Ticket::reference).collect(),
+            latency_token: member.token.clone(),
+            ..Default::default()
+        };
+        assert_eq!(member.client.heartbeat_tickets(heartbeat).await.expect("a heartbeat").statuses.len(), 1);
+    }
+    for mut ticket in tickets {
+        let mut updates = ticket.watch();
+        while updates.next().await.expect("a watch").expect("the ticket lives").found_match.is_none() {}
+        ticket.leave().await.expect("left");
+    }
 }
 
 /// Two players meet in a queue.
@@ -182,14 +303,6 @@ async fn meet_in_queue(one: &Player, other: &Player) {
         let mut updates = ticket.watch();
         while updates.next().await.expect("a watch").expect("the ticket lives").found_match.is_none() {}
     }
-}
-
-/// A request with an operator's identity.
-fn by_operator<T>(issuer: &TokenIssuer, message: T) -> tonic::Request<T> {
-    let mut request = tonic::Request::new(message);
-    let header = issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
-    request.metadata_mut().insert("authorization", header);
-    request
 }
 
 /// Exact figures of the searcher's predicted round trip to the only session, which operators see and players do not.
@@ -203,7 +316,8 @@ async fn explained_patterns(server: &ServerProcess, issuer: &TokenIssuer, search
     };
     let explain = wire::ExplainRequest { search: Some(search), ..Default::default() };
     let mut operator = server.operator_client().await;
-    let explained = operator.explain(by_operator(issuer, explain)).await.expect("an explanation").into_inner();
+    let explained =
+        operator.explain(issuer.operator_request("ops", explain)).await.expect("an explanation").into_inner();
     let round_trip = explained.compatible_advertisements[0].round_trip.expect("a round trip");
     let terms = round_trip.prediction.expect("a predicted round trip");
     let figures = [
@@ -223,7 +337,8 @@ async fn wait_for_prediction_in_queue(server: &ServerProcess, issuer: &TokenIssu
     let mut operator = server.operator_client().await;
     wait_until("the other ticket is refused by prediction", async || {
         let explain = wire::ExplainRequest { ticket_id: ticket.id().to_owned(), ..Default::default() };
-        let explained = operator.explain(by_operator(issuer, explain)).await.expect("an explanation").into_inner();
+        let explained =
+            operator.explain(issuer.operator_request("ops", explain)).await.expect("an explanation").into_inner();
         let source = |miss: &wire::NearMiss| miss.round_trip.map(|it| it.source());
         explained.near_misses.iter().any(|miss| source(miss) == Some(wire::RoundTripSource::Predicted))
     })
@@ -241,8 +356,9 @@ fn keep_announcing(fleet: LatencyCaller) -> JoinHandle<()> {
     })
 }
 
-/// SEC-9: after searches, probes, reservations and queues that predict round trips, no one has received figures of another player, and
-/// the log, the metrics, an export and the database have none.
+/// SEC-9: after searches, probes with all figures, reservations that are released and joined, queues that predict round trips, and members
+/// with own tokens, no one has received figures of another player, and the log, the metrics, an export and the database have none, in
+/// milliseconds or in seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn canary_round_trips_are_absent_from_answers_to_others_logs_metrics_exports_and_database() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,7 +373,8 @@ async fn canary_round_trips_are_absent_from_answers_to_others_logs_metrics_expor
         players.push(Player::start(&server, &issuer, &mut beacons, named).await);
     }
     let [ana, ben, cyd, dan] = &players[..] else { unreachable!() };
-    search_and_reserve(ana, ben).await;
+    meet_as_pairs([[ana, ben], [cyd, dan]]).await;
+    search_reserve_and_join(ana, ben, cyd).await;
     meet_in_queue(cyd, dan).await;
     let waiting = ana.enter(NARROW_QUEUE_SET).await;
     ben.enter(NARROW_QUEUE_SET).await;
@@ -265,7 +382,8 @@ async fn canary_round_trips_are_absent_from_answers_to_others_logs_metrics_expor
 
     let of_pairs = explained_patterns(&server, &issuer, ben).await;
     let export = wire::ExportUserRequest { user_id: ana.name.to_owned(), ..Default::default() };
-    let export = server.operator_client().await.export_user(by_operator(&issuer, export)).await.expect("an export");
+    let export =
+        server.operator_client().await.export_user(issuer.operator_request("ops", export)).await.expect("an export");
     let export = export.into_inner().encode_to_vec();
     let metrics = server.operator_page("/metrics").await;
     assert!(metrics.contains("fireteam_round_trip_sources_total{source=\"predicted\"} 1\n"), "{metrics}");
@@ -278,6 +396,10 @@ async fn canary_round_trips_are_absent_from_answers_to_others_logs_metrics_expor
     let mut all: CanaryPatterns = players.iter().flat_map(|player| player.patterns.clone()).collect();
     all.extend(of_pairs.iter().cloned());
     all.extend(number_patterns("measured round trip", MEASURED_MS.into()));
+    for (description, ms) in [("reported median", REPORTED_P50_MS), ("reported jitter", REPORTED_JITTER_MS)] {
+        all.extend(number_patterns(description, ms.into()));
+        all.extend(text_of_number(description, &ms.to_string()));
+    }
     let outputs = [
         ("log", log.as_bytes()),
         ("metrics", metrics.as_bytes()),

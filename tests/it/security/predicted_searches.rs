@@ -19,9 +19,13 @@ use crate::support::test_server::{TestClock, TestServer, advertise_request, part
 use crate::support::tokens::TokenIssuer;
 
 pub(super) const DISTANCE_SET: u32 = 1;
-pub(super) const PREDICTED_SET: u32 = 2;
+const PREDICTED_SET: u32 = 2;
 /// As the one before, with a limit of 100 ms.
 pub(super) const LIMITED_SET: u32 = 3;
+/// As the one before; no estimate passes the limit.
+pub(super) const MEASURED_SET: u32 = 4;
+/// As [`PREDICTED_SET`], where no player meets a blocked one.
+pub(super) const AVOIDING_SET: u32 = 5;
 
 /// Places of the beacons, in the order of their ids from 1.
 pub(super) const BEACONS: [(f64, f64); 14] = [
@@ -46,8 +50,8 @@ pub(super) const BEACONS: [(f64, f64); 14] = [
 pub(super) struct Party {
     pub(super) user: &'static str,
     pub(super) address: &'static str,
-    at: (f64, f64),
-    delay_ms: f64,
+    pub(super) at: (f64, f64),
+    pub(super) delay_ms: f64,
 }
 
 pub(super) const ADA: Party = Party { user: "ada", address: "203.0.113.7", at: (50.0, 8.5), delay_ms: 0.0 };
@@ -80,10 +84,13 @@ pub(super) fn rulesets() -> RulesetDirectory {
         )
     };
     let limit = r#"<HardFilters><Within Expansion="reach"/></HardFilters>"#;
+    let refusing_unmeasured = r#"<HardFilters><Within Expansion="reach" Missing="refuse"/></HardFilters>"#;
     RulesetDirectory::with_files(&[
         ("distance.xml", &ruleset(DISTANCE_SET, "", limit)),
         ("predicted.xml", &ruleset(PREDICTED_SET, r#"Source="predicted""#, "")),
         ("limited.xml", &ruleset(LIMITED_SET, r#"Source="predicted" Predictor="1""#, limit)),
+        ("measured.xml", &ruleset(MEASURED_SET, r#"Source="measured""#, refusing_unmeasured)),
+        ("avoiding.xml", &ruleset(AVOIDING_SET, r#"Source="predicted""#, r#"<Avoid Whom="blocked" How="never"/>"#)),
     ])
 }
 
@@ -269,7 +276,7 @@ async fn predicted_search_orders_and_refuses_by_slow_routes() {
     assert!(metrics.contains("fireteam_round_trip_sources_total{source=\"distance\"} 4\n"), "{metrics}");
 }
 
-/// LAT-2: a host's vector counts for ten minutes, which heartbeats do not extend; a full update with a fresh token renews it, and one
+/// LAT-1: a host's vector counts for ten minutes, which heartbeats do not extend; a full update with a fresh token renews it, and one
 /// without a token removes it. Where too few beacons live, searches use distance.
 #[tokio::test]
 async fn published_vector_expires_and_predictions_fall_back_to_distance() {
@@ -363,7 +370,7 @@ async fn published_vector_survives_a_restart() {
     drop(folder);
 }
 
-/// R9: another server of the database learns the vector with the advertisement, and that it is gone.
+/// LAT-1, R9: another server of the database learns the vector with the advertisement, and that it is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn published_vector_reaches_other_servers() {
     let Some(database) = create_test_database("predicted_searches").await else { return };

@@ -160,7 +160,7 @@ fn flood(networks: u8, rounds: u16, packets_per_second: u32, packet: impl Fn(u16
     flood
 }
 
-/// SEC-8: a flood of questions from many networks is answered within the limit of each network and of all. The beacon sends no more bytes
+/// LAT-4, SEC-8: a flood of questions from many networks is answered within the limit of each network and of all. The beacon sends no more bytes
 /// than it receives, and keeps nothing of a packet.
 #[test]
 fn beacon_answers_a_flood_within_its_limits_and_keeps_nothing() {

@@ -16,12 +16,21 @@ use fireteam::engine::settings::EngineSettings;
 use fireteam::engine::{Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
+use fireteam::server::{RunningServer, Server, ServerDeps};
 use fireteam::store::pass_failure::PassFailureFolder;
 use fireteam::supervisor::TaskSupervisor;
 use fireteam::telemetry::Metrics;
 
 use crate::support::faulty_store::FaultyStore;
+use crate::support::scripted_server::{RecordingObserver, server_deps};
 use crate::support::test_server::TestClock;
+
+/// Serves an engine with its queues on free ports.
+pub(crate) async fn serve(engine: &Arc<Engine>, clock: &Arc<TestClock>) -> RunningServer {
+    let parts = server_deps(engine.clone(), Arc::new(RecordingObserver::default()));
+    let parts = ServerDeps { queues: Some(engine.queues().clone()), clock: clock.clone(), ..parts };
+    Server::start(parts).await.expect("the server starts")
+}
 
 /// Starts an engine on `store` with these rulesets.
 pub(crate) async fn start_engine(

@@ -240,10 +240,7 @@ pub(crate) fn enter_pair_request(leader: &str, (member, token): (&str, &[u8]), k
 
 /// Request with an operator's token.
 pub(crate) fn by_operator<T>(site: &PartySite, message: T) -> tonic::Request<T> {
-    let mut request = tonic::Request::new(message);
-    let header = site.issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
-    request.metadata_mut().insert("authorization", header);
-    request
+    site.issuer.operator_request("ops", message)
 }
 
 /// Waits until a ticket is in `state`; each look is a heartbeat of its holder.

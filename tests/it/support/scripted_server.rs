@@ -11,6 +11,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use fireteam::api::consistency::ConsistencyChecker;
 use fireteam::api::layer::call_reporter::{RpcObserver, status_code_name};
+use fireteam::api::matchmaking_engine::MatchmakingEngine;
 use fireteam::api::operator::RulesetAdmin;
 use fireteam::auth::rate_limit::RateLimits;
 use fireteam::clock::Clock;
@@ -175,6 +176,40 @@ impl ConsistencyChecker for StubOperatorBackend {
     }
 }
 
+/// Parts of a server on free ports in front of this engine, without queues, authentication, TLS and proxies. It believes forwarded addresses.
+pub(crate) fn server_deps(engine: Arc<dyn MatchmakingEngine>, rpc_observer: Arc<dyn RpcObserver>) -> ServerDeps {
+    let any_port = "127.0.0.1:0".parse().unwrap();
+    ServerDeps {
+        listen: vec![any_port],
+        operator_listen: vec![any_port],
+        engine,
+        queues: None,
+        beacons: None,
+        observes_tcp_floor: false,
+        rulesets: Arc::new(StubOperatorBackend),
+        consistency_checker: Arc::new(StubOperatorBackend),
+        render_metrics: Arc::new(|| "# EOF\n".into()),
+        match_jwks: "{\"keys\":[]}\n".into(),
+        operator_hosts: OperatorHosts::Names(Vec::new()),
+        readiness_notes: Arc::new(Vec::new),
+        rpc_observer,
+        authenticator: None,
+        resolve_client_address: Arc::new(|peer, lines| {
+            let hop = lines.last().and_then(|line| line.rsplit(|byte| *byte == b',').next());
+            let hop = hop.and_then(|hop| std::str::from_utf8(hop).ok());
+            hop.and_then(|hop| hop.trim().parse().ok()).unwrap_or(peer)
+        }),
+        rate_limits: Arc::new(RateLimits::unlimited()),
+        audit_log: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
+        clock: Arc::new(FixedClock),
+        is_fresh: Arc::new(|| true),
+        supervisor: TaskSupervisor::default(),
+        limits: EdgeLimits::default(),
+        tls: None,
+        proxies: ProxySettings::without_proxies(),
+    }
+}
+
 impl ScriptedServer {
     /// Starts a server with default limits.
     pub(crate) async fn start() -> Self {
@@ -193,36 +228,7 @@ impl ScriptedServer {
         proxies: ProxySettings,
     ) -> Self {
         let (matchmaker, counted) = (ScriptedEngine::new(), Arc::new(RecordingObserver::default()));
-        let any = "127.0.0.1:0".parse().unwrap();
-        let parts = ServerDeps {
-            listen: vec![any],
-            operator_listen: vec![any],
-            engine: matchmaker.clone(),
-            queues: None,
-            beacons: None,
-            observes_tcp_floor: false,
-            rulesets: Arc::new(StubOperatorBackend),
-            consistency_checker: Arc::new(StubOperatorBackend),
-            render_metrics: Arc::new(|| "# EOF\n".into()),
-            match_jwks: "{\"keys\":[]}\n".into(),
-            operator_hosts: OperatorHosts::Names(Vec::new()),
-            readiness_notes: Arc::new(Vec::new),
-            rpc_observer: counted.clone(),
-            authenticator: None,
-            resolve_client_address: Arc::new(|peer, lines| {
-                let hop = lines.last().and_then(|line| line.rsplit(|byte| *byte == b',').next());
-                let hop = hop.and_then(|hop| std::str::from_utf8(hop).ok());
-                hop.and_then(|hop| hop.trim().parse().ok()).unwrap_or(peer)
-            }),
-            rate_limits: Arc::new(RateLimits::unlimited()),
-            audit_log: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
-            clock: Arc::new(FixedClock),
-            is_fresh: Arc::new(|| true),
-            supervisor: TaskSupervisor::default(),
-            limits: edge,
-            tls,
-            proxies,
-        };
+        let parts = ServerDeps { limits: edge, tls, proxies, ..server_deps(matchmaker.clone(), counted.clone()) };
         let running = Server::start(parts).await.unwrap();
         let (address, operator_address) = (running.address, running.operator_address);
         Self { server: Some(running), address, operator_address, engine: matchmaker, observer: counted }

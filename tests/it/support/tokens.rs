@@ -62,6 +62,14 @@ impl TokenIssuer {
         format!("Bearer {}", self.sign_token(role, subject))
     }
 
+    /// Request of the operator `subject`.
+    pub(crate) fn operator_request<T>(&self, subject: &str, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        let header = self.authorization_header(Role::Operator, subject).parse().expect("a header");
+        request.metadata_mut().insert("authorization", header);
+        request
+    }
+
     /// Client of `server` with a valid token.
     pub(crate) async fn client_with_token(&self, server: &TestServer, role: Role, subject: &str) -> Client {
         server.client().await.with_token_source(TokenSource::fixed(&self.sign_token(role, subject)).unwrap())

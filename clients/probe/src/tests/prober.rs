@@ -181,6 +181,25 @@ fn prober_of_an_involved_run_has_a_cookie() {
     assert_eq!(silent.finding(), Some(ProbeFinding::Silent));
 }
 
+/// The time for which the host says that it held a question is part of the round trip, in both phases: less would let a host look nearer
+/// than it is.
+#[test]
+fn prober_does_not_subtract_the_time_that_the_host_held_a_question() {
+    let (mut probed, mut host) = (prober(100.0), host());
+    let client = "198.51.100.1:5000".parse().unwrap();
+    for (start_us, game_data) in [(MS, None), (1_000 * MS, Some(b"build 7".to_vec()))] {
+        if let Some(game_data) = game_data {
+            probed.start_run_with_game_data(game_data);
+        }
+        let packet = probed.next_packet(start_us).unwrap();
+        let time = ArrivalAndAnswerTime { arrived_us: start_us + 10 * MS, now_us: start_us + 25 * MS };
+        let reply = host.handle(&packet, client, time, |_, _| Verdict::Fits).unwrap();
+        assert_eq!(reply[34..36], 1_500_u16.to_be_bytes(), "held for 15 ms, in units of 10 us");
+        assert!(probed.handle(&reply, endpoint(), start_us + 40 * MS));
+        assert_eq!((probed.statistics().answered, probed.statistics().floor_ms), (1, Some(40.0)));
+    }
+}
+
 /// The first verdict that refuses ends the run.
 #[test]
 fn prober_of_an_involved_run_ends_with_a_refusal() {

@@ -147,7 +147,7 @@ fn beacon_signs_only_what_it_measured() {
     assert_eq!(receipt(&mut beacon, &proof, 1, 6_000_001), None, "more than two seconds");
 }
 
-/// SEC-8: a flood from one network costs no other network its answers, and a flood from all is answered at the limit. From 80 % on clients
+/// LAT-4, SEC-8: a flood from one network costs no other network its answers, and a flood from all is answered at the limit. From 80 % on clients
 /// are asked to wait.
 #[test]
 fn beacon_answers_within_its_limits() {

@@ -58,7 +58,7 @@ async fn renew_own_seat(site: Site<'_>, player: (&str, &'static str, f64), laten
     }
 }
 
-/// LAT-1, SEC-5: a party is as far from its opponents as its farthest member, until that member's own client has measured again and
+/// LAT-1, SEC-6: a party is as far from its opponents as its farthest member, until that member's own client has measured again and
 /// renews its seat: with a heartbeat, or by opening a watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn party_is_as_far_as_its_farthest_member_until_that_renews_its_seat() {

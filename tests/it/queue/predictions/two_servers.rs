@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// LAT-1, S3-8: round trips that are renewed at another server than where the ticket was entered count wherever the match is made: its
+/// LAT-1, R9: round trips that are renewed at another server than where the ticket was entered count wherever the match is made: its
 /// host and its region follow from them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vectors_renewed_at_one_server_choose_host_and_region_at_another() {

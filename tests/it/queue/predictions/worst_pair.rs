@@ -48,7 +48,7 @@ async fn worst_pair_of_a_match_is_a_bound_in_steps_for_its_players() {
     assert_eq!(site.found_match(&told.match_id).await.worst_pair, told.worst_pair);
 }
 
-/// LAT-1: servers that share a store tell the same pair, also the one that did not make the match.
+/// LAT-1, R9: servers that share a store tell the same pair, also the one that did not make the match.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worst_pair_is_the_same_at_each_server() {
     let Some(database) = create_test_database("worst_pair").await else { return };
