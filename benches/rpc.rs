@@ -5,6 +5,7 @@ mod load;
 mod match_notification;
 mod messages;
 mod one_machine;
+mod queue_drive;
 pub(crate) mod server_process;
 mod update_visibility;
 
@@ -44,9 +45,12 @@ enum Shown {
 }
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
-    if !["PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "AUTH", "DELAY", "MEM", "PH1", "TOLD", "ASSIGN"]
-        .iter()
-        .any(|goal| wanted(goal))
+    if ![
+        "PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "AUTH", "DELAY", "MEM", "PH1", "TOLD", "ASSIGN", "QD1", "QD2", "QD3",
+        "QD4",
+    ]
+    .iter()
+    .any(|goal| wanted(goal))
     {
         return;
     }
@@ -71,6 +75,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         if wanted("TOLD") || wanted("ASSIGN") {
             match_notification::run(wanted).await;
         }
+        queue_drive::run(wanted).await;
         if wanted("PH1") {
             match crate::store_postgres::database() {
                 Some(url) => one_machine::run(&url).await,

@@ -52,6 +52,15 @@ const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
 </Ruleset>
 "#;
 
+/// Matchmaking set of a queue of 1v1 without rules: the oldest two tickets are a match.
+pub(crate) const DRIVE_SET: u32 = 3;
+
+const DRIVE_RULESET: &str = r#"<Ruleset Name="bench drive" SetId="3">
+  <Teams Count="2" Size="1"/>
+  <Queue PassIntervalMs="10"/>
+</Ruleset>
+"#;
+
 /// Name of a server that requires authentication.
 pub(crate) const AUTHENTICATED: &str = "fireteam-authenticated";
 
@@ -87,7 +96,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `echo`, `fireteam`, `fireteam-sqlite`, `fireteam-postgres` or `fireteam-authenticated` with this number of
+    /// Starts `echo`, `fireteam-memory`, `fireteam-sqlite`, `fireteam-postgres` or `fireteam-authenticated` with this number of
     /// advertisements, and waits until it serves.
     pub(crate) fn start(what: &str, advertisements: u64) -> Self {
         let program = std::env::current_exe().expect("the path of this program");
@@ -144,6 +153,7 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 std::fs::create_dir(&rules).expect("a folder");
                 std::fs::write(rules.join("bench.xml"), RULESET).expect("a file");
                 std::fs::write(rules.join("queue.xml"), QUEUE_RULESET).expect("a file");
+                std::fs::write(rules.join("drive.xml"), DRIVE_RULESET).expect("a file");
                 let store = match what {
                     "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
                     "fireteam-postgres" => {
