@@ -8,7 +8,7 @@ use std::fmt;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use jsonwebtoken::{Algorithm, Header};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -23,9 +23,11 @@ const ED25519_SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b,
 pub struct InvalidJwtSigningKey;
 
 /// Ed25519 private key that signs callers' tokens or match credentials.
+///
+/// The key pair is decoded once. `jsonwebtoken::encode` decodes the key for each token, which takes as long as signing.
 pub struct JwtSigningKey {
-    pkcs8: Vec<u8>,
-    public_key: Vec<u8>,
+    key_pair: Ed25519KeyPair,
+    key_id: String,
 }
 
 /// Claims of a caller's token.
@@ -52,39 +54,46 @@ pub struct CallerTokenClaims {
 impl JwtSigningKey {
     /// Derives a key from a random seed.
     pub fn from_seed(seed: &[u8; 32]) -> Result<Self, InvalidJwtSigningKey> {
-        let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| InvalidJwtSigningKey)?;
-        let pkcs8 = pair.to_pkcs8v1().map_err(|_| InvalidJwtSigningKey)?;
-        Ok(Self { pkcs8: pkcs8.as_ref().to_vec(), public_key: pair.public_key().as_ref().to_vec() })
+        Ed25519KeyPair::from_seed_unchecked(seed).map(Self::from_key_pair).map_err(|_| InvalidJwtSigningKey)
+    }
+
+    fn from_key_pair(key_pair: Ed25519KeyPair) -> Self {
+        let key_id = key_thumbprint(key_pair.public_key().as_ref());
+        Self { key_pair, key_id }
     }
 
     /// Parses the first key of a PEM file.
     pub fn first_from_pem(pem: &[u8]) -> Result<Self, InvalidJwtSigningKey> {
         let block = Pem::iter_from_buffer(pem).next().ok_or(InvalidJwtSigningKey)?.map_err(|_| InvalidJwtSigningKey)?;
-        Self::from_pkcs8(block.contents)
+        Self::from_pkcs8(&block.contents)
     }
 
     /// Parses all keys of a PEM file, in order; an error if there is none.
     pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, InvalidJwtSigningKey> {
-        let blocks =
-            Pem::iter_from_buffer(pem).map(|block| Self::from_pkcs8(block.map_err(|_| InvalidJwtSigningKey)?.contents));
+        let blocks = Pem::iter_from_buffer(pem)
+            .map(|block| Self::from_pkcs8(&block.map_err(|_| InvalidJwtSigningKey)?.contents));
         blocks
             .collect::<Result<Vec<Self>, _>>()
             .and_then(|keys| if keys.is_empty() { Err(InvalidJwtSigningKey) } else { Ok(keys) })
     }
 
-    fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Self, InvalidJwtSigningKey> {
-        let pair = Ed25519KeyPair::from_pkcs8(&pkcs8).map_err(|_| InvalidJwtSigningKey)?;
-        Ok(Self { public_key: pair.public_key().as_ref().to_vec(), pkcs8 })
+    fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, InvalidJwtSigningKey> {
+        Ed25519KeyPair::from_pkcs8(pkcs8).map(Self::from_key_pair).map_err(|_| InvalidJwtSigningKey)
+    }
+
+    fn public_key(&self) -> &[u8] {
+        self.key_pair.public_key().as_ref()
     }
 
     /// The private key, PEM. Secret: its reader can sign a token for any identity.
     pub fn private_key_pem(&self) -> String {
-        encode_pem("PRIVATE KEY", &self.pkcs8)
+        let pkcs8 = self.key_pair.to_pkcs8v1().expect("a decoded key can be encoded");
+        encode_pem("PRIVATE KEY", pkcs8.as_ref())
     }
 
     /// The public key, PEM.
     pub fn public_key_pem(&self) -> String {
-        encode_pem("PUBLIC KEY", &[&ED25519_SPKI_PREFIX[..], &self.public_key].concat())
+        encode_pem("PUBLIC KEY", &[&ED25519_SPKI_PREFIX[..], self.public_key()].concat())
     }
 
     /// The public key as a JWKS.
@@ -93,10 +102,8 @@ impl JwtSigningKey {
     }
 
     /// The `kid`: JWK thumbprint of the public key (RFC 7638; RFC 8037, appendix A.3).
-    pub fn key_id(&self) -> String {
-        let x = URL_SAFE_NO_PAD.encode(&self.public_key);
-        let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
-        URL_SAFE_NO_PAD.encode(Sha256::digest(members))
+    pub fn key_id(&self) -> &str {
+        &self.key_id
     }
 
     /// Signs `claims` as a JWT of type `JWT`.
@@ -106,15 +113,33 @@ impl JwtSigningKey {
 
     /// Signs `claims` as a JWT with the header `typ: <kind>`, so that a verifier can tell kinds of tokens apart.
     pub fn sign_jwt_of_type(&self, kind: &str, claims: &impl Serialize) -> Result<String, InvalidJwtSigningKey> {
-        let header = Header { kid: Some(self.key_id()), typ: Some(kind.to_owned()), ..Header::new(Algorithm::EdDSA) };
-        encode(&header, claims, &EncodingKey::from_ed_der(&self.pkcs8)).map_err(|_| InvalidJwtSigningKey)
+        let header =
+            Header { kid: Some(self.key_id.clone()), typ: Some(kind.to_owned()), ..Header::new(Algorithm::EdDSA) };
+        // JWS compact serialization (RFC 7515, section 7.1).
+        let mut token = format!("{}.{}", encode_part(&header)?, encode_part(claims)?);
+        let signature = self.key_pair.sign(token.as_bytes());
+        token.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature.as_ref(), &mut token);
+        Ok(token)
     }
+}
+
+/// JSON in base64url, as a JWT has its header and claims.
+fn encode_part(part: &impl Serialize) -> Result<String, InvalidJwtSigningKey> {
+    serde_json::to_vec(part).map(|json| URL_SAFE_NO_PAD.encode(json)).map_err(|_| InvalidJwtSigningKey)
+}
+
+/// JWK thumbprint of a public key (RFC 7638).
+fn key_thumbprint(public_key: &[u8]) -> String {
+    let x = URL_SAFE_NO_PAD.encode(public_key);
+    let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
+    URL_SAFE_NO_PAD.encode(Sha256::digest(members))
 }
 
 /// Encodes the public keys of `keys` as a JWKS (RFC 7517).
 pub fn encode_public_key_set<'a>(keys: impl IntoIterator<Item = &'a JwtSigningKey>) -> String {
     let jwk = |key: &JwtSigningKey| {
-        let (kid, x) = (key.key_id(), URL_SAFE_NO_PAD.encode(&key.public_key));
+        let (kid, x) = (key.key_id(), URL_SAFE_NO_PAD.encode(key.public_key()));
         format!(r#"{{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","use":"sig","kid":"{kid}","x":"{x}"}}"#)
     };
     let keys: Vec<String> = keys.into_iter().map(jwk).collect();

@@ -108,7 +108,7 @@ fn jwt_header_cannot_choose_algorithm_or_key() {
         check(&format!("{}.", body(&format!(r#"{{"alg":"{none}"}}"#))), CredentialError::Malformed);
     }
     for secret in [jwt_signing_key().public_key_pem(), jwt_signing_key().public_key_set()] {
-        for kid in [None, Some(jwt_signing_key().key_id())] {
+        for kid in [None, Some(jwt_signing_key().key_id().to_owned())] {
             let header = Header { kid, ..Header::new(Algorithm::HS256) };
             let forged = encode(&header, &valid_claims(), &EncodingKey::from_secret(secret.as_bytes())).unwrap();
             check(&forged, CredentialError::AlgorithmNotAllowed);

@@ -101,7 +101,7 @@ impl SharedState {
             region: nearest_region(stored),
             party_size: ticket.session.player_count(),
         };
-        let estimate = self.wait_estimator.lock().estimate(&wait_class, now).filter(|_| is_waiting);
+        let estimate = is_waiting.then(|| self.wait_estimator.lock().estimate(&wait_class, now)).flatten();
         let resume_claim = WatchResumeClaim {
             ticket_id: ticket.id,
             ticket_version: version_without_deliveries(stored),

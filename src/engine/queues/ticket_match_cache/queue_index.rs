@@ -39,9 +39,21 @@ impl QueueTicketsAndMatches {
         self.waiting_tickets.iter().copied()
     }
 
-    /// Number of tickets ahead, at most `REPORTED_POSITION_MAX`.
+    /// Number of tickets ahead of a waiting ticket, at most `REPORTED_POSITION_MAX`. Counts from the nearer end of the queue:
+    /// a new ticket is among the last.
     pub(crate) fn tickets_ahead_of(&self, entered_at: UnixMs, id: TicketId) -> u32 {
-        self.waiting_tickets.range(..(entered_at, id)).zip(0..REPORTED_POSITION_MAX).count() as u32
+        let ticket = (entered_at, id);
+        let (mut ahead, mut not_ahead) = (self.waiting_tickets.range(..ticket), self.waiting_tickets.range(ticket..));
+        for counted in 0..REPORTED_POSITION_MAX {
+            if ahead.next().is_none() {
+                return counted;
+            }
+            if not_ahead.next().is_none() {
+                let ahead = self.waiting_tickets.len() - counted as usize;
+                return u32::try_from(ahead).unwrap_or(u32::MAX).min(REPORTED_POSITION_MAX);
+            }
+        }
+        REPORTED_POSITION_MAX
     }
 
     pub(crate) fn waiting_ticket_count(&self) -> usize {
@@ -127,5 +139,30 @@ impl QueueTicketsAndMatches {
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting_tickets.is_empty() && self.match_deadlines.is_empty() && self.report_deadlines.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_ahead_are_counted_from_either_end() {
+        let ticket = |number: u64| (UnixMs(number / 3), TicketId::from_bytes(u128::from(number).to_be_bytes()));
+        let count = u64::from(REPORTED_POSITION_MAX) * 2 + 100;
+        let waiting_tickets = (0..count).filter(|number| number % 7 != 0).map(ticket).collect();
+        let index = QueueTicketsAndMatches { waiting_tickets, ..QueueTicketsAndMatches::default() };
+        let all: Vec<_> = index.waiting_tickets().collect();
+        for (position, (entered_at, id)) in all.iter().enumerate().filter(|(position, _)| position % 97 < 3) {
+            let expected = u32::try_from(position).unwrap().min(REPORTED_POSITION_MAX);
+            assert_eq!(index.tickets_ahead_of(*entered_at, *id), expected, "position {position} of {}", all.len());
+        }
+        let (last_entered_at, last) = ticket(count);
+        assert_eq!(index.tickets_ahead_of(last_entered_at, last), REPORTED_POSITION_MAX);
+        let few = QueueTicketsAndMatches {
+            waiting_tickets: all.into_iter().take(2).collect(),
+            ..QueueTicketsAndMatches::default()
+        };
+        assert_eq!(few.tickets_ahead_of(last_entered_at, last), 2);
     }
 }

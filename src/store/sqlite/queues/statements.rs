@@ -5,50 +5,58 @@ use crate::store::sqlite::connection::sql_script::MultiRowTemplate;
 
 /// Columns of a ticket.
 macro_rules! select_tickets {
-    ($source:literal) => {
+    ($($source:tt)+) => {
         concat!(
             "
     select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.request_digest, t.body, t.checksum,
            t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.state_checksum, t.acknowledged,
            t.seat_vectors",
-            $source
+            $($source)+
         )
     };
 }
 
 /// Columns of a match.
 macro_rules! select_matches {
-    ($source:literal) => {
+    ($($source:tt)+) => {
         concat!(
             "
     select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.version, m.stage, m.purge_at_ms, m.body, m.checksum",
-            $source
+            $($source)+
         )
     };
 }
 
 /// Columns of a result.
 macro_rules! select_results {
-    ($source:literal) => {
-        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.request_digest, r.body, r.checksum", $source)
+    ($($source:tt)+) => {
+        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.request_digest, r.body, r.checksum", $($source)+)
     };
 }
 
-/// Begins a transaction with the write lock.
-pub(in crate::store::sqlite) const BEGIN_IMMEDIATE: &str = "begin immediate";
+/// Tickets with the ids in a parameter, a JSON array.
+macro_rules! read_tickets {
+    ($ids:literal) => {
+        select_tickets!(" from json_each(", $ids, ") requested join ticket t on t.ticket_id = unhex(requested.value)")
+    };
+}
 
-/// Tickets in `$1`, a JSON array of ids.
-pub(in crate::store::sqlite) const READ_TICKETS: &str =
-    select_tickets!(" from json_each($1) requested join ticket t on t.ticket_id = unhex(requested.value)");
+/// Matches with the ids in a parameter, a JSON array.
+macro_rules! read_matches {
+    ($ids:literal) => {
+        select_matches!(" from json_each(", $ids, ") requested join match m on m.match_id = unhex(requested.value)")
+    };
+}
 
-/// Matches in `$1`, a JSON array of ids.
-pub(in crate::store::sqlite) const READ_MATCHES: &str =
-    select_matches!(" from json_each($1) requested join match m on m.match_id = unhex(requested.value)");
-
-/// Tickets, matches and penalties of the users in `$1`, and users of the matches in `$2`. Columns: kind, user, id, four
+/// Tickets, matches and penalties of users, and users of matches, by two parameters. Columns: kind, user, id, four
 /// numbers, checksum.
-pub(in crate::store::sqlite) const READ_TICKETS_MATCHES_PENALTIES_OF_USERS: &str = "
-    with requested (user_key) as materialized (select unhex(value) from json_each($1))
+macro_rules! read_users {
+    ($users:literal, $matches:literal) => {
+        concat!(
+            "
+    with requested (user_key) as materialized (select unhex(value) from json_each(",
+            $users,
+            "))
     select 0, u.user_key, u.ticket_id, u.set_id, u.silo_id, u.exclusive, null, u.checksum
       from requested join ticket_user u on u.user_key = requested.user_key
      union all
@@ -56,11 +64,62 @@ pub(in crate::store::sqlite) const READ_TICKETS_MATCHES_PENALTIES_OF_USERS: &str
       from requested join match_user u on u.user_key = requested.user_key
      union all
     select 1, u.user_key, u.match_id, null, null, null, null, u.checksum
-      from json_each($2) ended join match_user u on u.match_id = unhex(ended.value)
+      from json_each(",
+            $matches,
+            ") ended join match_user u on u.match_id = unhex(ended.value)
      union all
     select 2, p.user_key, null, p.set_id, p.level, p.cooldown_until_ms, p.resets_at_ms, p.checksum
       from requested join penalty p on p.user_key = requested.user_key
-";
+"
+        )
+    };
+}
+
+/// Results of the matches in a parameter, a JSON array.
+macro_rules! read_results {
+    ($matches:literal) => {
+        select_results!(
+            " from json_each(",
+            $matches,
+            ") requested join result r on r.match_id = unhex(requested.value)"
+        )
+    };
+}
+
+/// Begins a transaction with the write lock, and reads the rows that a batch of writes depends on, as one text: each
+/// exchange with SQLite's thread costs more than finding the rows. Each parameter is a JSON array of ids: `$1` tickets,
+/// `$2` matches, `$3` users, `$4` consents, `$5` users of block lists, `$6` matches of results, `$7` matches of feedback.
+/// Each statement has its own rows, in this order; [`READ_STATEMENTS`] counts them.
+pub(in crate::store::sqlite) const BEGIN_AND_READ: &str = concat!(
+    "begin immediate;",
+    read_tickets!("$1"),
+    ";",
+    read_matches!("$2"),
+    ";",
+    read_users!("$3", "$2"),
+    ";
+    select c.consent_id, c.taken_by, c.is_revoked, c.expires_ms, c.checksum
+      from json_each($4) requested join consent c on c.consent_id = unhex(requested.value);
+    select b.user_key, b.blocked, b.version, b.checksum
+      from json_each($5) requested join block_list b on b.user_key = unhex(requested.value);",
+    read_results!("$6"),
+    ";
+    select f.match_id, f.user_key, f.stars, f.given_ms, f.checksum
+      from json_each($7) requested join feedback f on f.match_id = unhex(requested.value)",
+);
+
+/// Statements of [`BEGIN_AND_READ`] after the first, `begin`.
+pub(in crate::store::sqlite) const READ_STATEMENTS: usize = 7;
+
+/// Tickets in `$1`, a JSON array of ids.
+pub(in crate::store::sqlite) const READ_TICKETS: &str = read_tickets!("$1");
+
+/// Matches in `$1`, a JSON array of ids.
+pub(in crate::store::sqlite) const READ_MATCHES: &str = read_matches!("$1");
+
+/// Tickets, matches and penalties of the users in `$1`, and users of the matches in `$2`. Columns: kind, user, id, four
+/// numbers, checksum.
+pub(in crate::store::sqlite) const READ_TICKETS_MATCHES_PENALTIES_OF_USERS: &str = read_users!("$1", "$2");
 
 /// All tickets, in id order.
 pub(in crate::store::sqlite) const LOAD_ALL_TICKETS: &str = select_tickets!(" from ticket t order by t.ticket_id");
@@ -69,14 +128,7 @@ pub(in crate::store::sqlite) const LOAD_ALL_TICKETS: &str = select_tickets!(" fr
 pub(in crate::store::sqlite) const LOAD_ALL_MATCHES: &str = select_matches!(" from match m order by m.match_id");
 
 /// Results of the matches in `$1`, a JSON array of ids.
-pub(in crate::store::sqlite) const READ_RESULTS: &str =
-    select_results!(" from json_each($1) requested join result r on r.match_id = unhex(requested.value)");
-
-/// Feedback on the matches in `$1`, a JSON array of ids.
-pub(in crate::store::sqlite) const READ_FEEDBACK: &str = "
-    select f.match_id, f.user_key, f.stars, f.given_ms, f.checksum
-      from json_each($1) requested join feedback f on f.match_id = unhex(requested.value)
-";
+pub(in crate::store::sqlite) const READ_RESULTS: &str = read_results!("$1");
 
 /// At most `$3` results with their feedback, ordered by time of report and match id, after (`$1`, `$2`).
 pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = select_results!(
@@ -173,12 +225,6 @@ pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowTemplate = MultiRow
     true,
 );
 
-/// Consents in `$1`, a JSON array of ids.
-pub(in crate::store::sqlite) const READ_PARTY_CONSENTS: &str = "
-    select c.consent_id, c.taken_by, c.is_revoked, c.expires_ms, c.checksum
-      from json_each($1) requested join consent c on c.consent_id = unhex(requested.value)
-";
-
 /// Inserts or updates consents.
 pub(in crate::store::sqlite) const UPSERT_PARTY_CONSENTS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into consent (consent_id, taken_by, is_revoked, expires_ms, checksum) values ",
@@ -189,12 +235,6 @@ pub(in crate::store::sqlite) const UPSERT_PARTY_CONSENTS: MultiRowTemplate = Mul
            checksum = excluded.checksum",
     true,
 );
-
-/// Block lists of the users in `$1`, a JSON array of keys.
-pub(in crate::store::sqlite) const READ_BLOCK_LISTS: &str = "
-    select b.user_key, b.blocked, b.version, b.checksum
-      from json_each($1) requested join block_list b on b.user_key = unhex(requested.value)
-";
 
 /// All block lists, in the order of users.
 pub(in crate::store::sqlite) const LOAD_ALL_BLOCK_LISTS: &str =
@@ -268,12 +308,11 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::tests::prepare_statements;
 
-    const SINGLE_STATEMENTS: [&str; 17] = [
+    const SINGLE_STATEMENTS: [&str; 14] = [
         READ_TICKETS,
         READ_MATCHES,
         READ_TICKETS_MATCHES_PENALTIES_OF_USERS,
         READ_RESULTS,
-        READ_FEEDBACK,
         LOAD_ALL_TICKETS,
         LOAD_ALL_MATCHES,
         LIST_FINISHED_MATCHES,
@@ -283,8 +322,6 @@ mod tests {
         PURGE_DUE_ROWS[3],
         PURGE_DUE_ROWS[4],
         PURGE_DUE_ROWS[5],
-        READ_PARTY_CONSENTS,
-        READ_BLOCK_LISTS,
         LOAD_ALL_BLOCK_LISTS,
     ];
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sqlx::sqlite::SqliteConnection;
+use futures_util::TryStreamExt as _;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{Either, Executor as _};
 
 use crate::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
@@ -54,84 +56,64 @@ async fn begin_and_read(
     keys: &TouchedQueueKeys,
     unknown_rows: &UnknownRows,
 ) -> Result<QueueRows, StoreError> {
+    let feedback_matches: BTreeSet<MatchId> = keys.feedback.iter().map(|(id, _)| *id).collect();
+    let query = sqlx::query(sql::BEGIN_AND_READ)
+        .bind(hex_json_array(keys.tickets.iter().map(TicketId::as_bytes)))
+        .bind(hex_json_array(keys.matches.iter().map(MatchId::as_bytes)))
+        .bind(hex_json_array(keys.users.iter().map(UserKey::as_bytes)))
+        .bind(hex_json_array(keys.consents.iter().map(ConsentId::as_bytes)))
+        .bind(hex_json_array(keys.block_lists.iter().map(UserKey::as_bytes)))
+        .bind(hex_json_array(keys.results.iter().map(MatchId::as_bytes)))
+        .bind(hex_json_array(feedback_matches.iter().map(MatchId::as_bytes)));
+    let [tickets, matches, users, consents, block_lists, results, feedback] =
+        fetch_rows_of_statements(connection, query).await.map_err(to_store_error)?;
     let mut queue_rows = QueueRows::default();
-    sqlx::query(sql::BEGIN_IMMEDIATE).execute(&mut *connection).await.map_err(to_store_error)?;
-    if !keys.tickets.is_empty() {
-        let id_list = hex_json_array(keys.tickets.iter().map(TicketId::as_bytes));
-        let rows =
-            sqlx::query(sql::READ_TICKETS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?;
-        for row in &rows {
-            let stored = unknown_rows.record_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row))?;
-            queue_rows.tickets.insert(stored.ticket.id, stored);
-        }
+    for row in &tickets {
+        let stored = unknown_rows.record_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row))?;
+        queue_rows.tickets.insert(stored.ticket.id, stored);
     }
-    let match_ids = hex_json_array(keys.matches.iter().map(MatchId::as_bytes));
-    if !keys.matches.is_empty() {
-        let rows = sqlx::query(sql::READ_MATCHES)
-            .bind(&match_ids)
-            .fetch_all(&mut *connection)
-            .await
-            .map_err(to_store_error)?;
-        for row in &rows {
-            let found = unknown_rows.record_if_unknown(decode::match_key(row)?, decode::decode_match(row))?;
-            queue_rows.matches.insert(found.id, found);
-        }
+    for row in &matches {
+        let found = unknown_rows.record_if_unknown(decode::match_key(row)?, decode::decode_match(row))?;
+        queue_rows.matches.insert(found.id, found);
     }
-    if !keys.users.is_empty() || !keys.matches.is_empty() {
-        let id_list = hex_json_array(keys.users.iter().map(UserKey::as_bytes));
-        let query = sqlx::query(sql::READ_TICKETS_MATCHES_PENALTIES_OF_USERS).bind(id_list).bind(match_ids);
-        for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
-            decode::decode_ticket_match_or_penalty_of_user(row, &mut queue_rows)?;
-        }
+    for row in &users {
+        decode::decode_ticket_match_or_penalty_of_user(row, &mut queue_rows)?;
     }
-    if !keys.consents.is_empty() {
-        let id_list = hex_json_array(keys.consents.iter().map(ConsentId::as_bytes));
-        let query = sqlx::query(sql::READ_PARTY_CONSENTS).bind(id_list);
-        for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
-            queue_rows.consents.extend([decode::decode_party_consent(row)?]);
-        }
+    for row in &consents {
+        queue_rows.consents.extend([decode::decode_party_consent(row)?]);
     }
-    if !keys.block_lists.is_empty() {
-        let id_list = hex_json_array(keys.block_lists.iter().map(UserKey::as_bytes));
-        let query = sqlx::query(sql::READ_BLOCK_LISTS).bind(id_list);
-        for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
-            let list = decode::decode_block_list(row)?;
-            queue_rows.block_lists.insert(list.user, list);
-        }
+    for row in &block_lists {
+        let list = decode::decode_block_list(row)?;
+        queue_rows.block_lists.insert(list.user, list);
     }
-    read_results_and_ratings(connection, keys, &mut queue_rows, unknown_rows).await?;
+    for row in &results {
+        let result = unknown_rows.record_if_unknown(decode::result_key(row)?, decode::decode_result(row))?;
+        queue_rows.results.insert(result.report.match_id, result);
+    }
+    for row in &feedback {
+        decode::decode_feedback(row, &mut queue_rows)?;
+    }
+    if !keys.ratings.is_empty() || !keys.erased_users.is_empty() {
+        ratings::read_touched(connection, keys, &mut queue_rows).await?;
+    }
     Ok(queue_rows)
 }
 
-/// Reads the results, feedback and ratings that a batch can touch.
-async fn read_results_and_ratings(
+/// Executes [`sql::BEGIN_AND_READ`] and returns the rows of each statement after `begin`.
+async fn fetch_rows_of_statements(
     connection: &mut SqliteConnection,
-    keys: &TouchedQueueKeys,
-    queue_rows: &mut QueueRows,
-    unknown_rows: &UnknownRows,
-) -> Result<(), StoreError> {
-    if !keys.results.is_empty() {
-        let id_list = hex_json_array(keys.results.iter().map(MatchId::as_bytes));
-        for row in
-            &sqlx::query(sql::READ_RESULTS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
-        {
-            let result = unknown_rows.record_if_unknown(decode::result_key(row)?, decode::decode_result(row))?;
-            queue_rows.results.insert(result.report.match_id, result);
+    query: sqlx::query::Query<'_, sqlx::Sqlite, SqliteArguments>,
+) -> Result<[Vec<SqliteRow>; sql::READ_STATEMENTS], sqlx::Error> {
+    let mut rows = std::array::from_fn(|_| Vec::new());
+    let mut ended_statements = 0;
+    let mut results = connection.fetch_many(query);
+    while let Some(result) = results.try_next().await? {
+        match result {
+            Either::Left(_) => ended_statements += 1,
+            Either::Right(row) => rows[ended_statements - 1].push(row),
         }
     }
-    if !keys.feedback.is_empty() {
-        let matches: BTreeSet<MatchId> = keys.feedback.iter().map(|(id, _)| *id).collect();
-        let id_list = hex_json_array(matches.iter().map(MatchId::as_bytes));
-        for row in
-            &sqlx::query(sql::READ_FEEDBACK).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
-        {
-            decode::decode_feedback(row, queue_rows)?;
-        }
-    }
-    if !keys.ratings.is_empty() || !keys.erased_users.is_empty() {
-        ratings::read_touched(connection, keys, queue_rows).await?;
-    }
-    Ok(())
+    Ok(rows)
 }
 
 /// Deletes run first: a user can leave one ticket or match and join another in one batch.
