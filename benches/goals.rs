@@ -7,6 +7,7 @@ const GOALS: &[(&str, &str)] = &[
     ("PS4", "search_worst_cases"),
     ("PS5", "filtered_search_by_sqlite"),
     ("PS6", "ordered_search_by_sqlite"),
+    ("PS7", "search_by_predicted_round_trips"),
     ("PU1", "index_update"),
     ("PU2", "search_after_updates"),
     ("PU3", "search_during_updates"),

@@ -1,5 +1,6 @@
 //! Goals PS and PU: search and updates of an index of a million advertisements, and of one whose ratings change.
 
+mod predicted;
 mod rating_changes;
 mod sql;
 mod updates;
@@ -26,6 +27,9 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
     if wanted("PS4") {
         adversarial(&floor);
+    }
+    if wanted("PS7") {
+        predicted::run();
     }
     if wanted("PU4") {
         rating_changes::run();

@@ -31,9 +31,9 @@ pub trait StoreObserver: Send + Sync + 'static {
     /// Monotonic time since any start.
     fn monotonic_time(&self) -> Duration;
 
-    /// Records one operation: `load`, `commit`, `purge` or `close`, the first three with `_queues` for queues. `rows`
-    /// counts the writes of a commit, applied or not, and the rows read by a load. It is 0 for other operations and for
-    /// a failed load.
+    /// Records one operation: `load`, `commit`, `purge` or `close`, the first three with `_queues` for queues, and `read_ticket`. `rows`
+    /// counts the writes of a commit, applied or not, and the rows read by a load or a read. It is 0 for other operations and
+    /// for a failed load or read.
     fn on_operation(&self, operation: &'static str, duration: Duration, ok: bool, rows: usize);
 
     /// Records the duration of a commit, successful or not, under its [`transaction_label`].
@@ -230,7 +230,11 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
     }
 
     async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
-        self.inner.read_ticket(id).await
+        let started = self.observer.monotonic_time();
+        let result = self.inner.read_ticket(id).await;
+        let rows = usize::from(result.as_ref().is_ok_and(Option::is_some));
+        self.record_operation("read_ticket", started, result.is_ok(), rows);
+        result
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {

@@ -188,6 +188,8 @@ label! {
     CommitQueues = "commit_queues",
     /// Delete expired rows of queues.
     PurgeQueues = "purge_queues",
+    /// Read a ticket that the feed has not brought.
+    ReadTicket = "read_ticket",
 }
 
 label! {

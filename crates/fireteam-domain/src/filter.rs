@@ -16,7 +16,7 @@ use crate::latency::min_possible_round_trip_ms;
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::probe_result::{MeasuredOrPredictedRoundTrip, MeasuredRoundTrip, ProbeFinding, ProbeResults};
-use crate::ruleset::Ruleset;
+use crate::ruleset::{HardFilter, HardRule, Ruleset};
 use crate::session::{Player, RegionLatency};
 use crate::time::UnixMs;
 use crate::wish::Wish;
@@ -175,7 +175,9 @@ pub(crate) fn admit_visible_advertisement(
             waited_ms: now.ms_since(advertisement.advertised_since),
         },
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        counted: measured_or_predicted_round_trip(ruleset, searcher, candidate),
+        counted: reads_round_trip(ruleset, searcher, candidate)
+            .then(|| measured_or_predicted_round_trip(ruleset, searcher, candidate))
+            .flatten(),
     };
     for (filter_index, hard_filter) in ruleset.hard_filters.iter().enumerate() {
         pair.evaluate_filter(hard_filter).map_err(|side| Refusal::HardFilter { filter_index, side })?;
@@ -189,6 +191,19 @@ pub(crate) fn admit_visible_advertisement(
         return Err(Refusal::Silent);
     }
     Ok(())
+}
+
+/// Whether a hard filter or a wish may read the round trip between `searcher` and `candidate`. A prediction takes longer than all others
+/// together.
+fn reads_round_trip(ruleset: &Ruleset, searcher: &Searcher<'_>, candidate: &AdvertisementView<'_>) -> bool {
+    let reads = |filter: &HardFilter| match filter.rule {
+        HardRule::Within { measure: Measure::AttributeDifference(_) | Measure::Distance, .. } => false,
+        HardRule::Within { .. } | HardRule::MaxPacketLoss { .. } | HardRule::MaxJitter { .. } => true,
+        _ => false,
+    };
+    !searcher.wishes.is_empty()
+        || !candidate.advertisement.session.wishes().is_empty()
+        || ruleset.hard_filters.iter().any(reads)
 }
 
 /// Round trip that counts between `searcher` and `candidate` in place of the estimate from regions or distance: the measured one,

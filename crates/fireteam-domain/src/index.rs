@@ -4,6 +4,7 @@
 //! leaves, so a search reads little memory and reads it in order. Columns only prefilter: `filter::admit_advertisement` and
 //! `score::score` define each result.
 
+mod certain_prediction;
 mod column_block;
 mod distance_bounds;
 mod entry;
@@ -21,6 +22,7 @@ mod player_slots;
 mod prediction_bound;
 mod query;
 mod result;
+mod route_bound;
 mod row_rules;
 mod rule_compiler;
 mod search;
@@ -30,6 +32,7 @@ mod tests;
 mod top_k;
 mod tree;
 mod vector_cache;
+mod vector_columns;
 mod word_column;
 
 use std::collections::BTreeMap;
@@ -123,6 +126,7 @@ impl AdvertisementIndex {
             let partition = self.find_or_create_partition(&entry);
             let slot = self.slab.insert_entry(entry);
             if let Some(cache) = &mut self.vector_cache {
+                cache.count_beacons(self.slab.entry(slot));
                 cache.complete_and_insert(slot, self.slab.entry(slot));
             }
             if let Some(player_slots) = &mut self.player_slots {
@@ -135,6 +139,8 @@ impl AdvertisementIndex {
         };
         self.layout.write_row(&self.ruleset, &entry, slot, &self.tick_scale, &mut self.interner, &mut self.row_buffer);
         if let Some(cache) = &mut self.vector_cache {
+            cache.count_beacons(&entry);
+            cache.discount_beacons(self.slab.entry(slot));
             cache.complete_and_insert(slot, &entry);
         }
         let row_addr = self.slab.row_addr(slot);
@@ -191,6 +197,7 @@ impl AdvertisementIndex {
             player_slots.remove(&entry, slot);
         }
         if let Some(cache) = &mut self.vector_cache {
+            cache.discount_beacons(&entry);
             cache.remove(slot);
         }
         self.remove_row(row_addr);

@@ -15,11 +15,11 @@ use crate::api::status::Rejection;
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::expansion::Expansion;
 use crate::domain::filter::Refusal;
-use crate::domain::filter::explain::{NearMiss, UnrefusedAdvert};
+use crate::domain::filter::explain::{CompatibleAdvert, NearMiss};
 use crate::domain::filter::search_round_trip::{ExplainedRoundTrip, RoundTripWithSource};
 use crate::domain::id::{SetId, TicketId, UserKey};
 use crate::domain::latency::prediction_terms::PredictionTerms;
-use crate::domain::latency::round_trip_estimate::{EstimateSource, RoundTripEstimate};
+use crate::domain::latency::round_trip_estimate::{EstimateSource, ExplainedEstimate, RoundTripEstimate};
 use crate::domain::limit;
 use crate::domain::queue::explain::{NearMissTicket, Relaxation};
 use crate::domain::queue::gate::GateReason;
@@ -121,7 +121,7 @@ pub(crate) fn explain_search_response(
         round_trip: near.round_trip.map(explained_round_trip),
         ..pb::NearMiss::default()
     };
-    let compatible = |advert: &UnrefusedAdvert| pb::CompatibleAdvertisement {
+    let compatible = |advert: &CompatibleAdvert| pb::CompatibleAdvertisement {
         advertisement_id: advert.advertisement_id.to_string(),
         score: advert.score,
         round_trip: advert.round_trip.map(explained_round_trip),
@@ -208,7 +208,10 @@ fn near_miss(ruleset: &Ruleset, near: &NearMissTicket) -> pb::NearMiss {
         failed_rules: near.failed_rule_count.into(),
         measured: near.margin.map(|margin| margin.measured),
         limit: near.margin.map(|margin| margin.limit),
-        round_trip: near.round_trip.map(explained_estimate),
+        round_trip: near.round_trip.map(|ExplainedEstimate { estimate, prediction }| pb::ExplainedRoundTrip {
+            prediction: prediction.map(prediction_terms),
+            ..explained_estimate(estimate)
+        }),
         ..pb::NearMiss::default()
     }
 }
@@ -246,7 +249,7 @@ fn prediction_terms(terms: PredictionTerms) -> pb::PredictionTerms {
     }
 }
 
-/// A round trip between two waiting tickets. Only a predicted one has an interval.
+/// A round trip between two tickets, without terms. Only a predicted one has an interval.
 fn explained_estimate(estimate: RoundTripEstimate) -> pb::ExplainedRoundTrip {
     let interval = (estimate.source == EstimateSource::Predicted).then_some(estimate.interval_ms);
     let source = match estimate.source {

@@ -24,7 +24,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::writer_command::ReserveSeats;
 use crate::engine::error::EngineError;
 use crate::engine::joining_ticket::JoiningTicket;
-use crate::engine::queues::queue_predictions::RoundTripPredictor;
+use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::shared_state::SharedState;
 
 /// Maximum servers tried per allocation. Each may have been taken since the search.
@@ -97,7 +97,7 @@ impl<'a> HostFinder<'a> {
         let servers =
             self.state.adverts.find_game_servers(self.ruleset, players.searcher(), players.session.silo, self.now);
         let confirm_ms = u64::from(self.ruleset.hosting.confirm_ms);
-        let predictions = RoundTripPredictor::of_ruleset(&self.state.common, self.ruleset, self.now);
+        let predictions = VectorCompleter::of_ruleset(&self.state.common, self.ruleset, self.now);
         let predictions = predictions.as_ref();
         let server_vectors: Vec<Option<TicketBeaconVector>> =
             servers.iter().map(|server| predictions?.complete_session_vector(&server.advertisement.session)).collect();
@@ -137,7 +137,7 @@ impl<'a> HostFinder<'a> {
     }
 
     /// Vector of one of the tickets; `None` if the ruleset predicts nothing, or too few floors count.
-    fn vector_of(&self, ticket: &Ticket, predictions: Option<&RoundTripPredictor>) -> Option<TicketBeaconVector> {
+    fn vector_of(&self, ticket: &Ticket, predictions: Option<&VectorCompleter>) -> Option<TicketBeaconVector> {
         let cache = self.state.cache.read();
         predictions?.complete_ticket_vector(ticket, &cache.ticket(ticket.id)?.seat_vectors)
     }
@@ -151,7 +151,7 @@ impl<'a> HostFinder<'a> {
         let id = common.token_signer.derive_reservation_id(None, advertisement_id, &match_.id.to_string());
         let entered_at = match_.tickets.iter().map(|match_ticket| match_ticket.entered_at);
         let (party_values, scale) = (&common.party_values, common.party_values.rating_key_if_digest(self.ruleset));
-        let predictions = RoundTripPredictor::of_ruleset(common, self.ruleset, self.now);
+        let predictions = VectorCompleter::of_ruleset(common, self.ruleset, self.now);
         let guest = |ticket: &Arc<Ticket>| {
             let vector = self.vector_of(ticket, predictions.as_ref());
             let ticket = party_values.ticket_on_scale(scale, self.ruleset, Arc::clone(ticket));

@@ -357,7 +357,7 @@ pub struct ExplainTicketAnswer {
 }
 
 /// Search to explain, as an operator describes it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ExplainSearchCommand {
     /// Matchmaking set.
     pub set_id: SetId,
@@ -371,6 +371,18 @@ pub struct ExplainSearchCommand {
     pub searching_for_ms: u64,
     /// Maximum number of near misses, and of compatible advertisements.
     pub max_listed: usize,
+}
+
+impl std::fmt::Debug for ExplainSearchCommand {
+    /// Without the session, its tokens and the address, so that no log can have them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { set_id, searching_for_ms, max_listed, .. } = self;
+        f.debug_struct("ExplainSearchCommand")
+            .field("set_id", set_id)
+            .field("searching_for_ms", searching_for_ms)
+            .field("max_listed", max_listed)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Explanation of a search.
@@ -452,4 +464,24 @@ pub struct OfferAnswer {
     pub connect_data: Option<Vec<u8>>,
     /// Reason of a refusal, for the log.
     pub refusal_reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_of_an_explained_search_has_no_address_and_no_token() {
+        let command = ExplainSearchCommand {
+            set_id: SetId(7),
+            session: Session::default(),
+            latency_tokens: LatencyTokens::new(b"token-canary".to_vec(), Vec::new()),
+            caller_address: Some(IpAddr::from([203, 0, 113, 77])),
+            searching_for_ms: 5,
+            max_listed: 3,
+        };
+        let output = format!("{command:?}");
+        assert!(output.contains("searching_for_ms: 5") && !output.contains("113"), "{output}");
+        assert!(!output.contains("canary") && !output.contains("tokens"), "{output}");
+    }
 }

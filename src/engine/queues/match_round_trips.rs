@@ -15,21 +15,21 @@ use crate::domain::ruleset::probing::LatencyEstimatePolicy;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::common::Common;
-use crate::engine::queues::queue_predictions::RoundTripPredictor;
+use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 
 /// Estimates of round trips between tickets at a time. A ticket's vector is completed once.
 pub(crate) struct MatchRoundTrips {
     model: LatencyModel,
     /// `None`: too few beacons, so that regions and distance decide.
-    predictions: Option<RoundTripPredictor>,
+    predictions: Option<VectorCompleter>,
     vectors: RefCell<HashMap<TicketId, Option<Arc<TicketBeaconVector>>, BuildIdHasher>>,
 }
 
 impl MatchRoundTrips {
     /// Estimates by a ruleset; `None` if it predicts no round trips.
     pub(crate) fn of_ruleset(common: &Common, ruleset: &Ruleset, now: UnixMs) -> Option<Self> {
-        let predictions = RoundTripPredictor::of_ruleset(common, ruleset, now);
+        let predictions = VectorCompleter::of_ruleset(common, ruleset, now);
         let model = ruleset.latency_model;
         (ruleset.probing.source == LatencyEstimatePolicy::PredictedV1).then(|| Self {
             model,

@@ -17,7 +17,7 @@ use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_handle::BackfillSession;
 use crate::engine::party_values::PartyValueReader;
-use crate::engine::queues::queue_predictions::RoundTripPredictor;
+use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::rules::catalog::MatchRulesetLookup;
@@ -55,7 +55,7 @@ pub(crate) fn open_sessions(
     key: QueueKey,
     ruleset: &Ruleset,
     queue: &QueueSpec,
-    predictions: Option<&RoundTripPredictor>,
+    predictions: Option<&VectorCompleter>,
     now: UnixMs,
 ) -> Vec<OpenSession> {
     let advertised = shared.adverts.find_backfill_sessions(key.set_id, key.silo, ruleset, now);

@@ -14,13 +14,13 @@ use crate::engine::common::Common;
 
 /// Fleet at a time, and the floors that a ruleset trusts.
 #[derive(Clone, Debug)]
-pub(crate) struct RoundTripPredictor {
+pub(crate) struct VectorCompleter {
     fleet: Arc<BeaconFleet>,
     trust: LatencyTrust,
     now: UnixMs,
 }
 
-impl RoundTripPredictor {
+impl VectorCompleter {
     /// Predictions of a ruleset at `now`; `None` if it predicts no round trips, or there are too few beacons.
     pub(crate) fn of_ruleset(common: &Common, ruleset: &Ruleset, now: UnixMs) -> Option<Self> {
         if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
@@ -50,7 +50,7 @@ impl RoundTripPredictor {
         TicketBeaconVector::new(&self.fleet, &alone, session.locality, self.trust, self.now)
     }
 
-    /// Whether a completed vector is the one that [`RoundTripPredictor::complete_ticket_vector`] gives.
+    /// Whether a completed vector is the one that [`VectorCompleter::complete_ticket_vector`] gives.
     pub(crate) fn is_current(&self, known: Option<&TicketBeaconVector>, seat_vectors: &SeatBeaconVectors) -> bool {
         match known {
             None => seat_vectors.vectors().is_empty(),

@@ -28,7 +28,7 @@ use crate::engine::queues::allocation::{HostFinder, is_placed_only_by_allocators
 use crate::engine::queues::match_round_trips::MatchRoundTrips;
 use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
-use crate::engine::queues::queue_predictions::RoundTripPredictor;
+use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::queue_wakeups::RunnerHandle;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_counts};
@@ -324,7 +324,7 @@ impl QueueRunner {
 
     /// Beacons by which a pass would predict round trips now; `None` without predictions.
     fn current_fleet(&self, ruleset: &Ruleset, now: UnixMs) -> Option<Arc<BeaconFleet>> {
-        RoundTripPredictor::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.beacon_fleet()))
+        VectorCompleter::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.beacon_fleet()))
     }
 
     /// Whether the queue has changed since the last pass, or the beacons, on which predictions depend.

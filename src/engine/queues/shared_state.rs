@@ -3,6 +3,7 @@
 mod acknowledgement;
 mod apply_changes;
 mod block_lists;
+mod gone_tickets;
 pub(crate) mod heartbeat;
 pub(crate) mod host_contact;
 pub(crate) mod hosted_matches;
@@ -34,6 +35,7 @@ use crate::engine::queues::connected_users::ConnectedUsers;
 use crate::engine::queues::pass_reports::PassReports;
 use crate::engine::queues::placement_problems::PlacementProblems;
 use crate::engine::queues::queue_wakeups::{QueueWakeups, RunnerHandle};
+use crate::engine::queues::shared_state::gone_tickets::GoneTickets;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
@@ -74,6 +76,8 @@ pub(crate) struct SharedState {
     hosts_confirm: AtomicBool,
     /// Wakes the lease task when a queue is new.
     pub(crate) lease_wakeup: Notify,
+    /// Tickets that the store did not have.
+    gone_tickets: Mutex<GoneTickets>,
     /// Change counter of the cache, for callers that wait for a ticket or a match.
     cache_changes: watch::Sender<u64>,
 }
@@ -136,6 +140,7 @@ impl SharedState {
             queue_wakeups: Mutex::default(),
             hosts_confirm: AtomicBool::new(!has_replicas),
             lease_wakeup: Notify::new(),
+            gone_tickets: Mutex::default(),
             cache_changes: watch::Sender::new(0),
         }
     }
@@ -200,13 +205,19 @@ impl SharedState {
     }
 
     /// Ticket in the store that the feed has not brought. `None` if it does not exist, was purged, is of a silo that this server does
-    /// not serve, or cannot be decoded here.
+    /// not serve, or cannot be decoded here. Then the store is not asked again for some seconds: clients may go on to send heartbeats of
+    /// purged tickets.
     pub(crate) async fn read_unfed_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, EngineError> {
-        if !self.has_replicas {
+        let now = self.common.clock.now();
+        if !self.has_replicas || self.gone_tickets.lock().is_gone(id, now) {
             return Ok(None);
         }
         let stored = readable_row(self.common.store.read_ticket(id).await)?;
-        Ok(stored.filter(|stored| self.common.serves_silo(stored.ticket.session.silo)))
+        let served = stored.filter(|stored| self.common.serves_silo(stored.ticket.session.silo));
+        if served.is_none() {
+            self.gone_tickets.lock().insert(id, now);
+        }
+        Ok(served)
     }
 
     /// Match in the cache; if the feed is late, one that has ended in the store. Fails if the store has it and it has not ended: the

@@ -20,7 +20,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::{AvoidTarget, FrustratedPlayerSpec, Gate, QualitySpec, QueueSpec};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::open_sessions;
-use crate::engine::queues::queue_predictions::RoundTripPredictor;
+use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
@@ -49,7 +49,7 @@ impl QueueSnapshot {
     ) -> Self {
         let (tickets, seat_vectors): (Vec<Arc<Ticket>>, Vec<SeatBeaconVectors>) =
             matchable_tickets(shared, key, now).into_iter().unzip();
-        let predictions = RoundTripPredictor::of_ruleset(&shared.common, ruleset, now);
+        let predictions = VectorCompleter::of_ruleset(&shared.common, ruleset, now);
         let open_sessions = if queue.backfill {
             open_sessions::open_sessions(shared, key, ruleset, queue, predictions.as_ref(), now)
         } else {
@@ -134,7 +134,7 @@ impl PreparedTicketCache {
         ruleset: &Ruleset,
         queue: &QueueSpec,
         tickets: Vec<Arc<Ticket>>,
-        (seat_vectors, predictions): (&[SeatBeaconVectors], Option<&RoundTripPredictor>),
+        (seat_vectors, predictions): (&[SeatBeaconVectors], Option<&VectorCompleter>),
     ) -> Vec<Arc<PreparedTicket>> {
         let party_values = &shared.common.party_values;
         let scale = party_values.rating_key_if_digest(ruleset);
@@ -203,7 +203,7 @@ impl PreparedTicketCache {
 /// Completed vector of a ticket, or none, if it is not the one that the ticket has: its players' vectors have changed or ended, or the
 /// fleet has.
 fn beacon_vector_if_changed(
-    predictions: Option<&RoundTripPredictor>,
+    predictions: Option<&VectorCompleter>,
     ticket: &PreparedTicket,
     seat_vectors: &SeatBeaconVectors,
 ) -> Option<Option<Arc<TicketBeaconVector>>> {

@@ -21,9 +21,9 @@ use fit::fitted_constants;
 use measured_hosts::{FleetSize, LastMiles, MeasuredHosts};
 
 const FOLDS: u32 = 5;
-/// Fleets and conditions of the figures.
+/// Fleets and precisions of the figures.
 const FLEET_SIZES: [FleetSize; 3] = [FleetSize::new(12, 8), FleetSize::new(16, 12), FleetSize::new(24, 12)];
-const CONDITIONS: [PairPrecision; 3] = [PairPrecision::Exact, PairPrecision::Search, PairPrecision::Queue];
+const PRECISIONS: [PairPrecision; 3] = [PairPrecision::Exact, PairPrecision::Search, PairPrecision::Queue];
 
 /// Figures of one way to search, by fold.
 struct FoldedFigures {
@@ -86,18 +86,18 @@ static FITTED: LazyLock<Option<Vec<PredictorConstants>>> = LazyLock::new(|| {
     Some((0..FOLDS).map(|fold| fitted_constants(&hosts, fold)).collect())
 });
 
-/// Figures of all conditions and fleets, and of the homes. `None` without the measured data.
+/// Figures of all precisions and fleets, and of the homes. `None` without the measured data.
 static FIGURES: LazyLock<Option<Vec<FoldedFigures>>> = LazyLock::new(|| {
     let (hosts, fitted) = (MeasuredHosts::load()?, FITTED.as_ref()?);
-    let folded = |name: String, condition, size, last_miles: &[LastMiles], floors_min| {
+    let folded = |name: String, precision, size, last_miles: &[LastMiles], floors_min| {
         let constants = |fold: u32| PredictorConstants { floors_min, ..fitted[fold as usize] };
-        let of_fold = |fold: u32| figures(&hosts, fold, size, condition, last_miles, &constants(fold));
+        let of_fold = |fold: u32| figures(&hosts, fold, size, precision, last_miles, &constants(fold));
         FoldedFigures { name, folds: (0..FOLDS).map(of_fold).collect() }
     };
     let (none, home) = ([LastMiles::none()], HOME_SEEDS.map(LastMiles::random));
-    let conditions = CONDITIONS.into_iter().flat_map(|condition| FLEET_SIZES.map(|size| (condition, size)));
+    let precisions = PRECISIONS.into_iter().flat_map(|precision| FLEET_SIZES.map(|size| (precision, size)));
     let mut all: Vec<FoldedFigures> =
-        conditions.map(|(condition, size)| folded(name_of(condition, size), condition, size, &none, 1)).collect();
+        precisions.map(|(precision, size)| folded(name_of(precision, size), precision, size, &none, 1)).collect();
     let (search, size) = (PairPrecision::Search, FleetSize::new(24, 12));
     all.push(folded(HOME.to_owned(), search, size, &home, 1));
     all.push(folded(SHIPPED.to_owned(), search, size, &none, PREDICTOR_V1.floors_min));
@@ -111,8 +111,8 @@ static FIGURES: LazyLock<Option<Vec<FoldedFigures>>> = LazyLock::new(|| {
 /// of three from 0.36 to 0.62 of that of geography.
 const HOME_SEEDS: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 
-fn name_of(condition: PairPrecision, size: FleetSize) -> String {
-    format!("{condition:?} {size}").to_lowercase()
+fn name_of(precision: PairPrecision, size: FleetSize) -> String {
+    format!("{precision:?} {size}").to_lowercase()
 }
 
 /// Figures by name; `None` without the measured data.
@@ -171,7 +171,7 @@ fn prediction_below_the_minimum_is_geography() {
 /// LAT-3: nine of ten round trips are within the interval, in no fold less than 81 %.
 #[test]
 fn prediction_interval_holds_nine_of_ten_round_trips() {
-    let names = CONDITIONS.into_iter().flat_map(|condition| FLEET_SIZES.map(|size| name_of(condition, size)));
+    let names = PRECISIONS.into_iter().flat_map(|precision| FLEET_SIZES.map(|size| name_of(precision, size)));
     for setting_name in names.chain([HOME.to_owned(), SHIPPED.to_owned()]) {
         let Some(figures) = folded(&setting_name) else { return };
         let (mean, worst) = (figures.mean(|it| it.interval_coverage), figures.least(|it| it.interval_coverage));
@@ -207,15 +207,15 @@ fn prediction_figures_of_one_fold_equal_the_vectors() {
     let Some(hosts) = MeasuredHosts::load() else { return };
     let expected = FoldVectors::read().figures_fold_1;
     let constants = PredictorConstants { floors_min: 1, ..PREDICTOR_V1 };
-    assert_eq!(expected.len(), CONDITIONS.len() * FLEET_SIZES.len());
-    for condition in CONDITIONS {
+    assert_eq!(expected.len(), PRECISIONS.len() * FLEET_SIZES.len());
+    for precision in PRECISIONS {
         for size in FLEET_SIZES {
-            let name = name_of(condition, size).replace(' ', "/");
-            let found = figures(&hosts, 1, size, condition, &[LastMiles::none()], &constants);
+            let name = name_of(precision, size).replace(' ', "/");
+            let found = figures(&hosts, 1, size, precision, &[LastMiles::none()], &constants);
             let expected = &expected[&name];
             assert_eq!((found.pairs, found.sites), (expected.pairs, expected.sites), "{name}");
             // Cells of one grid may be equally far; the order of such hosts depends on rounding.
-            let has_ties = condition == PairPrecision::Queue;
+            let has_ties = precision == PairPrecision::Queue;
             let tolerance_ms = if has_ties { 0.3 } else { ROUNDING_MS };
             expected.geography.assert_equals(&found.geography, tolerance_ms, &format!("{name}, geography"));
             expected.predicted.assert_equals(&found.predicted, ROUNDING_MS, &format!("{name}, predicted"));

@@ -7,6 +7,7 @@ use fireteam_client::pb;
 use pb::{MatchEndReason, TicketEndReason, TicketState};
 use tonic::Code;
 
+use crate::security::match_credential::operator_page;
 use crate::security::session_privacy::servers_on_one_postgres;
 use crate::support::database::create_test_database;
 use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, enter_request, start_queue_server, wait_until};
@@ -234,4 +235,45 @@ async fn watch_of_a_purged_ticket_ends() {
         };
         tokio::time::timeout(TEST_TIMEOUT, watched).await.expect("it ends");
     }
+}
+
+/// Tickets that a server has read from the store, because its feed has not brought them.
+async fn tickets_read(server: &TestServer) -> u64 {
+    let (_, metrics) = operator_page(server, "/metrics").await;
+    let count = r#"fireteam_store_duration_seconds_count{operation="read_ticket"} "#;
+    metrics.lines().find_map(|line| line.strip_prefix(count)).map_or(0, |count| count.parse().expect("a number"))
+}
+
+/// SEC-8: a client that goes on to send heartbeats of a purged ticket does not make the server read the store each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_of_a_purged_ticket_read_the_store_once() {
+    let Some(database) = create_test_database("heartbeats_of_a_purged_ticket").await else { return };
+    let rules = RulesetDirectory::with_files(&[("duel.xml", &duel_ruleset(""))]);
+    let clock = Arc::new(TestClock::new());
+    let (here, there) = servers_on_one_postgres(&database.url, &clock, |config| {
+        config.rulesets = RulesetSource::Directory(rules.path().to_owned());
+        config.token_key_file = Some(rules.path().join("token-key"));
+    })
+    .await;
+    let mut ann = here.client().await.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    assert!(ann.leave().await.expect("leave"));
+    clock.advance_ms(2 * 60 * 60 * 1_000);
+    let late = there.client().await;
+    let beat = async || {
+        let request = pb::QueueHeartbeatRequest { tickets: vec![ann.reference()], ..Default::default() };
+        late.heartbeat_tickets(request).await.expect("a heartbeat").statuses.remove(0)
+    };
+    wait_until("the ticket is purged, in memory too", async || {
+        beat().await;
+        tickets_read(&there).await > 0
+    })
+    .await;
+    let (reads, told) = (tickets_read(&there).await, beat().await);
+    for _ in 0..3 {
+        assert_eq!(beat().await, told);
+    }
+    assert_eq!(tickets_read(&there).await, reads);
+    clock.advance_ms(10_000);
+    beat().await;
+    assert_eq!(tickets_read(&there).await, reads + 1);
 }

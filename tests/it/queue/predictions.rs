@@ -233,6 +233,10 @@ impl Site<'_> {
             assert_eq!(round_trip.source() == wire::RoundTripSource::Predicted, interval.is_some(), "{near:?}");
             let is_within = |(low, high)| low < round_trip.round_trip_ms && round_trip.round_trip_ms < high;
             assert!(interval.is_none_or(is_within), "{near:?}");
+            assert_eq!(round_trip.prediction.is_some(), interval.is_some(), "{near:?}");
+            let sum_of_parts = |terms: wire::PredictionTerms| terms.distance_part_ms + terms.beacon_part_ms;
+            let is_sum = |sum_ms: f64| (sum_ms - round_trip.round_trip_ms).abs() < 1e-9;
+            assert!(round_trip.prediction.map(sum_of_parts).is_none_or(is_sum), "{near:?}");
         }
         let source = |near: &wire::NearMiss| near.round_trip.expect("a round trip").source();
         explained.near_misses.iter().map(|near| (near.rule.clone(), source(near))).collect()

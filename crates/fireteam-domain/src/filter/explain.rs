@@ -30,7 +30,7 @@ pub struct SearchExplanation {
     /// then by id.
     pub near_misses: Vec<NearMiss>,
     /// Best advertisements that no rule refuses, ordered by score, then by id.
-    pub compatible_adverts: Vec<UnrefusedAdvert>,
+    pub compatible_adverts: Vec<CompatibleAdvert>,
     /// If no advertisement is compatible: the smallest change of one expansion that would admit one.
     pub smallest_relaxation: Option<LimitRelaxation>,
 }
@@ -60,7 +60,7 @@ pub struct NearMiss {
 
 /// Advertisement that no rule refuses.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UnrefusedAdvert {
+pub struct CompatibleAdvert {
     /// Advertisement id.
     pub advertisement_id: AdvertisementId,
     /// Score, as in the search.
@@ -97,7 +97,7 @@ pub fn explain_search<'a>(
         let Some((first_refusal, measured_and_limit)) = refusals.first().copied() else {
             explanation.compatible_count += 1;
             let (advertisement_id, score) = (candidate.advertisement.id, score(ruleset, searcher, &candidate));
-            let advert = UnrefusedAdvert { advertisement_id, score, round_trip: None };
+            let advert = CompatibleAdvert { advertisement_id, score, round_trip: None };
             let list = &mut explanation.compatible_adverts;
             if let Some(advert) = insert_if_among_first(list, advert, max_listed, compare_compatible) {
                 advert.round_trip = explained_round_trip(ruleset, searcher, &candidate);
@@ -224,7 +224,7 @@ fn smaller_relaxation(known: Option<LimitRelaxation>, other: Option<LimitRelaxat
     }
 }
 
-fn compare_compatible(one: &UnrefusedAdvert, other: &UnrefusedAdvert) -> Ordering {
+fn compare_compatible(one: &CompatibleAdvert, other: &CompatibleAdvert) -> Ordering {
     one.score.total_cmp(&other.score).then(one.advertisement_id.cmp(&other.advertisement_id))
 }
 

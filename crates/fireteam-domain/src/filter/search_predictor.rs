@@ -19,7 +19,7 @@ pub struct RoundTripPredictor<'a> {
     /// Time at which published vectors must be fresh.
     pub now: UnixMs,
     /// Exactness of both sides.
-    pub condition: PairPrecision,
+    pub precision: PairPrecision,
 }
 
 impl RoundTripPredictor<'_> {
@@ -33,11 +33,20 @@ impl RoundTripPredictor<'_> {
     ) -> Option<Prediction> {
         let vector =
             session.published_beacon_vector().filter(|vector| vector.is_usable_at(self.now, ruleset.probing.trust))?;
-        let predict_to = |other| predict(self.fleet, self.own, other, self.condition).ok();
+        let predict_to = |other| predict(self.fleet, self.own, other, self.precision).ok();
         match completed.filter(|completed| completed.was_completed_with_round_trips_of(self.fleet)) {
             Some(completed) => predict_to(completed),
             None => predict_to(&complete_published(self.fleet, session.locality, vector).ok()?),
         }
+    }
+
+    /// Predicted round trip to a session whose vector counts, by its completed vector, milliseconds. `None` if that was completed with
+    /// another fleet.
+    #[inline]
+    pub(crate) fn predict_completed(&self, completed: &CompletedVector) -> Option<f64> {
+        let is_current = completed.was_completed_with_round_trips_of(self.fleet);
+        let predicted = is_current.then(|| predict(self.fleet, self.own, completed, self.precision).ok())??;
+        Some(predicted.round_trip_ms)
     }
 
     /// Predicted round trip, as filters and scores use it.

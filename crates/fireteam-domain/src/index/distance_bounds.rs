@@ -1,9 +1,10 @@
 //! Distance bounds: lower bounds of the distance from the searcher to each row or leaf of a block. Computed at most
 //! once per block, and only if a rule or a term needs them.
 
+use crate::index::certain_prediction::CertainPrediction;
 use crate::index::column_block::{BLOCK_LEN_MAX, ColumnBlock};
 use crate::index::plan::{DistanceBound, PredictionBound};
-use crate::index::prediction_bound::BoundPlane;
+use crate::index::vector_columns;
 
 /// Lower bounds of one distance, for each row or leaf of a block.
 #[derive(Debug)]
@@ -79,14 +80,8 @@ fn compute_bounds<B: ColumnBlock>(
                 // Infinity must stay infinite, even with a slope of 0.
                 let round_trip =
                     |miles: f32| if miles < f32::INFINITY { intercept_ms + ms_per_mile * miles } else { miles };
-                if let Some(PredictionBound { vector_column, planes }) = prediction {
-                    let excesses = block.lower_values(vector_column).iter().zip(block.lower_values(vector_column + 1));
-                    for (bound, (&near_ms, &light_ms)) in lower.iter_mut().zip(excesses) {
-                        // Not less than the estimate by distance, which counts for vectors that have expired.
-                        let estimated = round_trip(*bound);
-                        let predicted = least_of_planes(&planes, *bound, near_ms, light_ms);
-                        *bound = if predicted < estimated { predicted } else { estimated };
-                    }
+                if let Some(bound) = prediction {
+                    apply_prediction_bound(block, &bound, lower, round_trip);
                 } else {
                     for bound in &mut *lower {
                         *bound = round_trip(*bound);
@@ -94,32 +89,64 @@ fn compute_bounds<B: ColumnBlock>(
                 }
             }
             if !searcher_best_region_ms.is_nan() {
-                apply_best_region_bound(block, best_region_ms_column, searcher_best_region_ms, lower);
+                let certain = prediction.map(|prediction| (prediction.vector_column, prediction.certain));
+                apply_best_region_bound(block, best_region_ms_column, searcher_best_region_ms, certain, lower);
             }
         }
     }
 }
 
-/// Least value of the planes. NaN for a row without a vector, infinite or NaN for a leaf without any.
+/// Replaces chords by lower bounds of the round trip: of the prediction where it is certain, else of the prediction and of the
+/// estimate by distance.
 #[inline(always)]
-fn least_of_planes(planes: &[BoundPlane; 3], miles: f32, near_ms: f32, light_ms: f32) -> f32 {
-    let value = |plane: &BoundPlane| {
-        plane.constant + plane.per_mile * miles + plane.of_near * near_ms + plane.of_light * light_ms
-    };
-    let [near, upper, far] = [value(&planes[0]), value(&planes[1]), value(&planes[2])];
-    let least = if upper < near { upper } else { near };
-    if far < least { far } else { least }
+fn apply_prediction_bound<B: ColumnBlock>(
+    block: &B,
+    prediction: &PredictionBound,
+    lower: &mut [f32],
+    round_trip: impl Fn(f32) -> f32,
+) {
+    let PredictionBound { near_excess_column, vector_column, certain, planes } = prediction;
+    let len = lower.len();
+    let column = |offset: usize| &block.lower_values(vector_column + offset)[..len];
+    let near_ms = &block.lower_values(*near_excess_column)[..len];
+    let light_ms = column(vector_columns::LIGHT_EXCESS);
+    let (until, floor_counts) = (column(vector_columns::COUNTS_UNTIL), column(vector_columns::FLOOR_COUNT));
+    for i in 0..len {
+        let estimated = round_trip(lower[i]);
+        let predicted = planes.least_prediction_ms(B::IS_ROWS, lower[i], near_ms[i], light_ms[i]);
+        let is_certain = certain.is_certain(until[i], floor_counts[i]);
+        // `predicted` is NaN for a row without a vector, and infinite or NaN for a leaf without any.
+        lower[i] = if is_certain | (predicted < estimated) { predicted } else { estimated };
+    }
 }
 
 /// Applies the bound from region round trips: in a common region, the slower side's round trip is at least the higher
 /// of both sides' best region round trips. The sides may have no common region, so the bound is the lower of this value
-/// and the bound from the distance.
+/// and the bound from the distance. Where the prediction is certain, regions do not count; `certain` has the first column of vectors.
 #[inline(always)]
-fn apply_best_region_bound<B: ColumnBlock>(block: &B, region_column: usize, searcher_best_ms: f32, lower: &mut [f32]) {
-    for (bound, &best_ms) in lower.iter_mut().zip(block.lower_values(region_column)) {
-        // `best_ms` is NaN for a row without regions and infinite for a leaf without any.
+fn apply_best_region_bound<B: ColumnBlock>(
+    block: &B,
+    region_column: usize,
+    searcher_best_ms: f32,
+    certain: Option<(usize, CertainPrediction)>,
+    lower: &mut [f32],
+) {
+    // `best_ms` is NaN for a row without regions and infinite for a leaf without any.
+    let with_region = |bound: f32, best_ms: f32| {
         let slower_ms = if best_ms < searcher_best_ms { searcher_best_ms } else { best_ms };
-        *bound = if slower_ms < *bound { slower_ms } else { *bound };
+        if slower_ms < bound { slower_ms } else { bound }
+    };
+    let regions = block.lower_values(region_column);
+    let Some((vector_column, certain)) = certain else {
+        for (bound, &best_ms) in lower.iter_mut().zip(regions) {
+            *bound = with_region(*bound, best_ms);
+        }
+        return;
+    };
+    let until = block.lower_values(vector_column + vector_columns::COUNTS_UNTIL);
+    let floor_counts = block.lower_values(vector_column + vector_columns::FLOOR_COUNT);
+    for (((bound, &best_ms), &until), &floors) in lower.iter_mut().zip(regions).zip(until).zip(floor_counts) {
+        *bound = if certain.is_certain(until, floors) { *bound } else { with_region(*bound, best_ms) };
     }
 }
 

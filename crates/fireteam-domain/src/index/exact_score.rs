@@ -1,5 +1,6 @@
 //! Exact scores of rows, term by term: from columns if they suffice, else from the entry.
 
+use crate::index::certain_prediction::VectorColumns;
 use crate::index::leaf::Leaf;
 use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
@@ -17,17 +18,70 @@ pub(super) fn exact_score(
     row: usize,
     mut on_term: impl FnMut(f64),
 ) -> f64 {
+    let layout = &index.layout;
+    let round_trip = match plan.searcher_predicts {
+        true => predicted_from_columns(index, query, plan, leaf, row).map(RowRoundTrip::Predicted),
+        false => {
+            let region = layout.best_region_ms_column().filter(|_| plan.searcher_has_regions);
+            let has_region = region.is_some_and(|column| !leaf.float_value(column, row).is_nan());
+            (!has_region).then_some(RowRoundTrip::ByDistance)
+        }
+    };
+    if let (Some(exact_terms), Some(round_trip)) = (&plan.exact_terms, round_trip) {
+        return sum_terms_from_columns(index, query, exact_terms, (leaf, row), round_trip, on_term);
+    }
+    let mut sum = 0.0;
+    for_each_soft_filter_term(query.ruleset, &query.searcher, &index.view(leaf.slot(row)), |term| {
+        on_term(term);
+        sum += term;
+    });
+    sum
+}
+
+/// Round trip to a row, where it follows from columns or from its completed vector.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RowRoundTrip {
+    /// By the latency model.
+    ByDistance,
+    /// Predicted, or a lower bound of the prediction: milliseconds.
+    Predicted(f64),
+}
+
+/// Predicted round trip to a row, milliseconds, if its columns say that it is predicted, and its vector was completed with the fleet of
+/// the search.
+#[inline]
+fn predicted_from_columns(
+    index: &AdvertisementIndex,
+    query: &SearchQuery<'_>,
+    plan: &QueryPlan,
+    leaf: &Leaf,
+    row: usize,
+) -> Option<f64> {
+    let vector = VectorColumns::of_row(&index.layout, leaf, row)?;
+    if !plan.certain_prediction.is_certain(vector.counts_until, vector.floor_count) {
+        return None;
+    }
+    let completed = index.vector_cache.as_ref()?.get(leaf.slot(row))?;
+    query.searcher.predictor.as_ref()?.predict_completed(completed)
+}
+
+/// Sum of the terms of a row with this round trip, in the order of `Ruleset::soft_filters`. Of a lower bound of the round trip it is a lower
+/// bound of the sum, to the bit.
+#[inline(always)]
+pub(super) fn sum_terms_from_columns(
+    index: &AdvertisementIndex,
+    query: &SearchQuery<'_>,
+    exact_terms: &[ExactColumnTerm],
+    (leaf, row): (&Leaf, usize),
+    round_trip: RowRoundTrip,
+    mut on_term: impl FnMut(f64),
+) -> f64 {
     let mut sum = 0.0;
     let mut add = |term: f64| {
         on_term(term);
         sum += term;
     };
     let layout = &index.layout;
-    let has_region = || layout.best_region_ms_column().is_some_and(|column| !leaf.float_value(column, row).is_nan());
-    let Some(exact_terms) = plan.exact_terms.as_ref().filter(|_| !(plan.searcher_has_regions && has_region())) else {
-        for_each_soft_filter_term(query.ruleset, &query.searcher, &index.view(leaf.slot(row)), add);
-        return sum;
-    };
     let chord = || {
         let x = layout.location_column()?;
         let row_locality = locality_from_columns([
@@ -37,7 +91,10 @@ pub(super) fn exact_score(
         ])?;
         Some(query.searcher.locality?.chord_miles(row_locality))
     };
-    let round_trip_ms = || chord().map(|miles| query.ruleset.latency_model.round_trip_ms(miles));
+    let round_trip_ms = || match round_trip {
+        RowRoundTrip::Predicted(ms) => Some(ms),
+        RowRoundTrip::ByDistance => chord().map(|miles| query.ruleset.latency_model.round_trip_ms(miles)),
+    };
     let number = |column| Some(leaf.exact_number(column, row)).filter(|value| !value.is_nan());
     let normalize = |soft: &SoftFilter, value: Option<f64>| value.map(|value| soft.normalize(value));
     for (soft, exact_term) in query.ruleset.soft_filters.iter().zip(exact_terms) {

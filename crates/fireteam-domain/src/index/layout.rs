@@ -8,10 +8,11 @@ use crate::attribute::{AttributeValue, ValueType};
 use crate::index::entry::IndexEntry;
 use crate::index::interner::ValueInterner;
 use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
+use crate::index::vector_columns;
 use crate::index::word_column;
-use crate::latency::published_vector::PublishedVector;
+use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::measure::Measure;
-use crate::ruleset::probing::LatencyEstimatePolicy;
+use crate::ruleset::probing::{LatencyEstimatePolicy, LatencyTrust};
 use crate::ruleset::{HardRule, InFilterListSource, Ruleset, SoftFilter};
 use crate::time::UnixMs;
 
@@ -60,10 +61,14 @@ pub(super) struct ColumnLayout {
     pub(super) has_location: bool,
     /// Weight of an axis when a leaf is split, per mile.
     pub(super) location_split_weight: f32,
+    /// Weight of the near excess of beacon vectors when a leaf is split, per millisecond.
+    pub(super) excess_split_weight: f32,
     /// Whether there is a column with each row's lowest region round trip.
     pub(super) has_best_region: bool,
-    /// Whether there are columns with the lower bounds of each row's beacon vector.
+    /// Whether there are columns with the lower bounds of each row's beacon vector, and of whether it counts.
     pub(super) has_vector: bool,
+    /// Source that floors must have at least, so that a row's vector counts.
+    pub(super) vector_trust: LatencyTrust,
     /// Attributes with interned values, one word column each.
     pub(super) interned_attributes: Vec<usize>,
     /// String list attributes, two word columns with a Bloom filter each.
@@ -89,8 +94,10 @@ impl ColumnLayout {
             number_columns: Vec::new(),
             has_location: false,
             location_split_weight: 0.0,
+            excess_split_weight: 0.0,
             has_best_region: false,
             has_vector: false,
+            vector_trust: ruleset.probing.trust,
             interned_attributes: Vec::new(),
             bloom_attributes: Vec::new(),
             has_ruleset_hash: false,
@@ -174,6 +181,10 @@ impl ColumnLayout {
             }
             Measure::AttributeDifference(_) | Measure::PacketLoss | Measure::Jitter => None,
         }) as f32;
+        let [.., of_access] = PREDICTOR_V1.near;
+        self.excess_split_weight = split_weight_per_unit(ruleset, total, |measure| {
+            matches!(measure, Measure::Latency | Measure::DeltaPing).then_some(of_access)
+        }) as f32;
     }
 
     /// Float column of a number attribute.
@@ -188,22 +199,29 @@ impl ColumnLayout {
 
     /// Float column of the best region's round trip.
     pub(super) fn best_region_ms_column(&self) -> Option<usize> {
-        self.has_best_region.then_some(self.number_columns.len() + AXIS_COUNT)
+        self.has_best_region.then_some(self.split_dimension_count())
     }
 
-    /// First of the two float columns of beacon vectors: the excesses of `LeastPathExcess`.
+    /// Float column of the near excess of beacon vectors, after the axes: the tree splits along it.
+    pub(super) fn near_excess_column(&self) -> Option<usize> {
+        self.has_vector.then_some(self.number_columns.len() + AXIS_COUNT)
+    }
+
+    /// First of the other float columns of beacon vectors: `vector_columns` has their order.
     pub(super) fn beacon_vector_column(&self) -> Option<usize> {
-        self.has_vector.then_some(self.number_columns.len() + AXIS_COUNT + 1)
+        self.has_vector.then_some(self.split_dimension_count() + 1)
     }
 
-    /// Number of float columns that the tree splits along: numbers and axes.
+    /// Number of float columns that the tree splits along: numbers, axes, and the near excess of beacon vectors.
     pub(super) fn split_dimension_count(&self) -> usize {
-        self.number_columns.len() + if self.has_location { AXIS_COUNT } else { 0 }
+        self.number_columns.len() + if self.has_location { AXIS_COUNT } else { 0 } + usize::from(self.has_vector)
     }
 
     /// Number of float columns.
     pub(super) fn float_column_count(&self) -> usize {
-        self.split_dimension_count() + usize::from(self.has_best_region) + 2 * usize::from(self.has_vector)
+        self.split_dimension_count()
+            + usize::from(self.has_best_region)
+            + vector_columns::COUNT * usize::from(self.has_vector)
     }
 
     /// Word column of an interned attribute.
@@ -233,6 +251,9 @@ impl ColumnLayout {
 
     /// Split weight per unit of a dimension.
     pub(super) fn leaf_split_weight(&self, dimension: usize) -> f32 {
+        if Some(dimension) == self.near_excess_column() {
+            return self.excess_split_weight;
+        }
         self.number_columns.get(dimension).map_or(self.location_split_weight, |number| number.leaf_split_weight)
     }
 
@@ -260,14 +281,18 @@ impl ColumnLayout {
                 .map_or([f32::NAN; AXIS_COUNT], |locality| [locality.x, locality.y, locality.z]);
             row.float_columns.extend(position);
         }
+        if self.has_vector {
+            row.float_columns.push(vector_columns::near_excess_of(&advertisement.session));
+        }
         if self.has_best_region {
             let best_region_ms =
                 advertisement.session.region_latencies.iter().map(|region| region.round_trip_ms).reduce(f32::min);
             row.float_columns.push(best_region_ms.unwrap_or(f32::NAN));
         }
         if self.has_vector {
-            let excess = advertisement.session.published_beacon_vector().map(PublishedVector::least_path_excess);
-            row.float_columns.extend(excess.map_or([f32::NAN; 2], |excess| [excess.near_ms, excess.light_ms]));
+            let values =
+                vector_columns::values_of(&advertisement.session, self.vector_trust, |time| tick_scale.tick_of(time));
+            row.float_columns.extend(values);
         }
         let [a, b, c, d, ..] = *advertisement.id.as_bytes();
         let (expires, since) =

@@ -7,9 +7,11 @@
 
 use crate::attribute::AttributeValue;
 use crate::filter::Refusal;
+use crate::index::certain_prediction::CertainPrediction;
 use crate::index::layout::ColumnLayout;
-use crate::index::prediction_bound::{BoundPlane, bound_planes};
+use crate::index::prediction_bound::{BoundPlanes, bound_planes};
 use crate::index::query::SearchQuery;
+use crate::index::route_bound::RouteBound;
 use crate::index::row_rules::RowOwnerKey;
 use crate::locality::Locality;
 use crate::measure::Measure;
@@ -37,9 +39,12 @@ pub(super) enum DistanceBound {
 /// Columns and planes that bound predicted round trips.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PredictionBound {
-    /// First of the two columns of beacon vectors.
+    /// Column of the near excess of beacon vectors.
+    pub(super) near_excess_column: usize,
+    /// First of the other columns of beacon vectors.
     pub(super) vector_column: usize,
-    pub(super) planes: [BoundPlane; 3],
+    pub(super) certain: CertainPrediction,
+    pub(super) planes: BoundPlanes,
 }
 
 /// Column check: the condition under which a row is certainly refused.
@@ -126,6 +131,8 @@ pub(super) struct QueryPlan {
     pub(super) searcher_intervals: Vec<[f32; 2]>,
     /// Counter index of refusals by published ranges.
     pub(super) allowed_range_counter: usize,
+    /// Rows to which round trips are certainly predicted.
+    pub(super) certain_prediction: CertainPrediction,
     pub(super) distance_bounds: Vec<DistanceBound>,
     /// Hard filters, in the order of `Refusal`.
     pub(super) column_rules: Vec<CompiledRule>,
@@ -138,6 +145,8 @@ pub(super) struct QueryPlan {
     pub(super) exact_terms: Option<Vec<ExactColumnTerm>>,
     /// Whether columns suffice for the exact score of each row.
     pub(super) exact_from_columns: bool,
+    /// Whether round trips are predicted where a row's vector counts.
+    pub(super) searcher_predicts: bool,
     /// Whether rows with region round trips must be scored from their entries.
     pub(super) searcher_has_regions: bool,
 }
@@ -150,6 +159,18 @@ pub(super) fn round_up_limit(limit: f64) -> f32 {
 impl QueryPlan {
     pub(super) fn add_rule(&mut self, refusal: Refusal, check: ColumnRefusalCheck) {
         self.column_rules.push(CompiledRule { counter_index: refusal.counter_index(), check });
+    }
+
+    /// Bound of predictions by place, if a distance bound is of predictions.
+    pub(super) fn route_bound(&self, query: &SearchQuery<'_>) -> Option<RouteBound> {
+        let predictor = query.searcher.predictor.as_ref()?;
+        self.distance_bounds.iter().find_map(|bound| match bound {
+            DistanceBound::RoundTrip { prediction: Some(bound), searcher_position, .. } => {
+                let is_possible = bound.certain != CertainPrediction::NEVER;
+                is_possible.then(|| RouteBound::new(predictor, *searcher_position, bound.planes))
+            }
+            _ => None,
+        })
     }
 
     /// Highest score bound of rows that can still have a score of at most `score`.
@@ -166,7 +187,7 @@ impl QueryPlan {
         layout: &ColumnLayout,
         measure: Measure,
     ) -> Result<usize, DistanceBoundUnavailable> {
-        let bound = distance_bound_for(query, layout, measure)?;
+        let bound = distance_bound_for(query, layout, self.certain_prediction, measure)?;
         if let Some(index) = self.distance_bounds.iter().position(|known| *known == bound) {
             return Ok(index);
         }
@@ -187,6 +208,7 @@ pub(super) enum DistanceBoundUnavailable {
 fn distance_bound_for(
     query: &SearchQuery<'_>,
     layout: &ColumnLayout,
+    certain: CertainPrediction,
     measure: Measure,
 ) -> Result<DistanceBound, DistanceBoundUnavailable> {
     let searcher = &query.searcher;
@@ -225,9 +247,10 @@ fn distance_bound_for(
             let prediction = match &searcher.predictor {
                 None => None,
                 Some(predictor) => {
-                    let vector_column = layout.beacon_vector_column().ok_or(DistanceBoundUnavailable::NoColumn)?;
+                    let columns = layout.near_excess_column().zip(layout.beacon_vector_column());
+                    let (near_excess_column, vector_column) = columns.ok_or(DistanceBoundUnavailable::NoColumn)?;
                     let planes = bound_planes(predictor).ok_or(DistanceBoundUnavailable::NoColumn)?;
-                    Some(PredictionBound { vector_column, planes })
+                    Some(PredictionBound { near_excess_column, vector_column, certain, planes })
                 }
             };
             let model = &query.ruleset.latency_model;

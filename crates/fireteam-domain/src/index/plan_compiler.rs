@@ -2,6 +2,7 @@
 //! exact terms.
 
 use crate::filter::{Refusal, RefusingSide};
+use crate::index::certain_prediction::CertainPrediction;
 use crate::index::interner::ValueInterner;
 use crate::index::layout::{ColumnLayout, TickScale};
 use crate::index::plan::{ColumnTerm, DistanceBoundUnavailable, ExactColumnTerm, QueryPlan, TermSource};
@@ -18,6 +19,7 @@ pub(super) fn compile_plan(
     layout: &ColumnLayout,
     interner: &ValueInterner,
     tick_scale: &TickScale,
+    certain_prediction: CertainPrediction,
 ) -> QueryPlan {
     let weights = query.ruleset.soft_filters.iter().map(|soft| soft.weight);
     let unit = weights.fold(0.0, f64::max);
@@ -34,6 +36,7 @@ pub(super) fn compile_plan(
             side: RefusingSide::Advertiser,
         }
         .counter_index(),
+        certain_prediction,
         distance_bounds: Vec::new(),
         column_rules: Vec::new(),
         column_terms: Vec::new(),
@@ -41,6 +44,7 @@ pub(super) fn compile_plan(
         score_unit: if unit == 0.0 { 1.0 } else { unit },
         exact_terms: None,
         exact_from_columns: false,
+        searcher_predicts: query.searcher.predictor.is_some(),
         searcher_has_regions: !query.searcher.region_latencies.is_empty(),
     };
     rule_compiler::compile_hard_filters(&mut plan, query, layout, interner, tick_scale);
@@ -49,7 +53,8 @@ pub(super) fn compile_plan(
         query.ruleset.soft_filters.iter().for_each(|soft| compile_term(&mut plan, query, layout, soft));
     }
     plan.exact_terms = query.ruleset.soft_filters.iter().map(|soft| exact_term_for(query, layout, soft)).collect();
-    plan.exact_from_columns = plan.exact_terms.is_some() && !plan.searcher_has_regions;
+    plan.exact_from_columns =
+        plan.exact_terms.is_some() && !plan.searcher_has_regions && query.searcher.predictor.is_none();
     plan
 }
 
@@ -135,13 +140,11 @@ fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFil
         (Measure::Distance | Measure::Latency | Measure::DeltaPing, _) if searcher.locality.is_none() => {
             ExactColumnTerm::Constant(term_of_distance(soft, None))
         }
-        (Measure::Latency | Measure::DeltaPing, _) if searcher.predictor.is_some() => return None,
         (Measure::DeltaPing, _) => match searcher.session_view().best_region_round_trip_ms() {
             None => ExactColumnTerm::Constant(term_of_distance(soft, None)),
             Some(best_region_ms) => layout.location_column().map(|_| ExactColumnTerm::DeltaPing { best_region_ms })?,
         },
         (Measure::Distance, _) => layout.location_column().map(|_| ExactColumnTerm::Distance)?,
-        // Predictions need the entries.
         (Measure::Latency, _) => layout.location_column().map(|_| ExactColumnTerm::Latency)?,
     })
 }

@@ -5,13 +5,15 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::filter::{Refusal, Searcher, admit_advertisement, admit_visible_advertisement};
+use crate::index::certain_prediction::{CertainPrediction, VectorColumns};
 use crate::index::column_block::{BLOCK_LEN_MAX, LeafBoundsBlock, RowBlock};
-use crate::index::exact_score::exact_score;
+use crate::index::exact_score::{RowRoundTrip, exact_score, sum_terms_from_columns};
 use crate::index::kernel::{InstructionSet, evaluate_block};
 use crate::index::leaf::{Leaf, ROWS_PER_LEAF};
 use crate::index::plan::QueryPlan;
 use crate::index::plan_compiler::compile_plan;
 use crate::index::result::SearchBuffers;
+use crate::index::route_bound::RouteBound;
 use crate::index::top_k::ExactlyScoredRow;
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
@@ -30,6 +32,8 @@ const BOUND_COMPARISON_CHUNK_LEN: usize = 16;
 const REFUSAL_COUNTING_ROWS_MAX: usize = 4096;
 /// Number of own rows found after which the kernel checks the owner column.
 const OWN_ROWS_THRESHOLD: u32 = 32;
+/// Number of rows whose round trips are predicted between two merges of the top k.
+const PREDICTED_ROWS_PER_MERGE: usize = 8;
 /// Score bound of a visited leaf: NaN, for which all comparisons are false.
 const VISITED_LEAF_BOUND: f32 = f32::NAN;
 
@@ -64,7 +68,9 @@ fn run_search(
         return;
     }
     let SearchResult { hits, evaluated_rows, truncated, refusal_counts, buffers } = result;
-    let plan = compile_plan(query, &index.layout, &index.interner, &index.tick_scale);
+    let AdvertisementIndex { layout, interner, tick_scale, vector_cache, .. } = index;
+    let certain = CertainPrediction::of_query(query, layout.vector_trust, tick_scale, vector_cache.as_ref());
+    let plan = compile_plan(query, layout, interner, tick_scale, certain);
     buffers.top_k.reset(query.limits.max_results as usize);
     buffers.refusal_counts.clear();
     buffers.refusal_counts.resize(Refusal::counter_count(query.ruleset.refusing_rule_count()), 0);
@@ -77,7 +83,9 @@ fn run_search(
     find_avoided_rows(index, &query.searcher, buffers);
     find_probed_rows(index, query, buffers);
     let rows_left = query.limits.max_evaluated;
-    let mut search = IndexSearch { index, query, instruction_set, plan, buffers, rows_left, truncated: false };
+    let route_bound = plan.route_bound(query);
+    let mut search =
+        IndexSearch { index, query, instruction_set, plan, route_bound, buffers, rows_left, truncated: false };
     search.judge_probed_rows();
     search.compute_leaf_score_bounds();
     search.visit_leaves();
@@ -130,6 +138,8 @@ struct IndexSearch<'a, 'q> {
     query: &'a SearchQuery<'q>,
     instruction_set: InstructionSet,
     plan: QueryPlan,
+    /// `None` if no term is predicted.
+    route_bound: Option<RouteBound>,
     buffers: &'a mut SearchBuffers,
     /// Number of rows that may still be evaluated.
     rows_left: u32,
@@ -400,17 +410,74 @@ impl IndexSearch<'_, '_> {
             }
             let cutoff = self.bound_cutoff();
             let (batch, later) = rest.split_at_mut(batch_len);
-            for &(bound, row) in batch.iter() {
-                if bound <= cutoff {
-                    self.offer_row(leaf, row as usize);
-                }
-            }
+            let kept = self.keep_rows_within_bounds(leaf, batch, cutoff);
+            self.offer_rows(leaf, &mut batch[..kept]);
             rest = later;
-            if self.buffers.top_k.should_merge() || self.buffers.top_k.merge_could_complete_k() {
-                self.merge_pending_rows();
-            }
         }
         self.buffers.surviving_rows = survivors;
+    }
+
+    /// Moves the rows of `batch` that may be hits, by their bounds and by the route bound, to its front, and returns their number. With a
+    /// route bound, each of them gets a lower bound of its score in place of its bound.
+    fn keep_rows_within_bounds(&mut self, leaf: &Leaf, batch: &mut [(f32, u32)], cutoff: f32) -> usize {
+        let kth_score = self.buffers.top_k.kth_best_row().map_or(f64::INFINITY, |kth| kth.score);
+        let mut kept = 0;
+        for position in 0..batch.len() {
+            let (bound, row) = batch[position];
+            if cutoff < bound {
+                continue;
+            }
+            let least_score = self.least_score_by_routes(leaf, row as usize);
+            if least_score.is_none_or(|score| score <= kth_score) {
+                batch.swap(kept, position);
+                batch[kept].0 = least_score.map_or(f32::NEG_INFINITY, |score| (score as f32).next_down());
+                kept += 1;
+            }
+        }
+        kept
+    }
+
+    /// Lower bound of a row's score by the least route to its place. `None` if it is not known that the round trip is predicted.
+    fn least_score_by_routes(&mut self, leaf: &Leaf, row: usize) -> Option<f64> {
+        let (route_bound, exact_terms) = self.route_bound.as_mut().zip(self.plan.exact_terms.as_ref())?;
+        let vector = VectorColumns::of_row(&self.index.layout, leaf, row)?;
+        if !self.plan.certain_prediction.is_certain(vector.counts_until, vector.floor_count) {
+            return None;
+        }
+        let least_ms = route_bound.least_prediction_ms(vector.place, vector.near_ms, vector.light_ms);
+        let least = RowRoundTrip::Predicted(least_ms.into());
+        Some(sum_terms_from_columns(self.index, self.query, exact_terms, (leaf, row), least, |_| {}))
+    }
+
+    /// Scores rows exactly and offers them to the top k. With a route bound, the best come first, a few at a time: each exact score reads
+    /// a vector that is in no cache, and after the first ones few others can be hits.
+    fn offer_rows(&mut self, leaf: &Leaf, rows: &mut [(f32, u32)]) {
+        if self.route_bound.is_none() {
+            rows.iter().for_each(|&(_, row)| self.offer_row(leaf, row as usize));
+            return self.merge_if_due();
+        }
+        rows.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        for chunk in rows.chunks(PREDICTED_ROWS_PER_MERGE) {
+            if self.buffers.top_k.kth_best_row().is_some_and(|kth| kth.score < f64::from(chunk[0].0)) {
+                return;
+            }
+            if let Some(cache) = &self.index.vector_cache {
+                // The cache misses of the rows overlap.
+                std::hint::black_box(chunk.iter().map(|&(_, row)| cache.touch(leaf.slot(row as usize))).sum::<f64>());
+            }
+            chunk.iter().for_each(|&(_, row)| self.offer_row(leaf, row as usize));
+            if self.buffers.top_k.kth_best_row().is_some() {
+                self.merge_pending_rows();
+            } else {
+                self.merge_if_due();
+            }
+        }
+    }
+
+    fn merge_if_due(&mut self) {
+        if self.buffers.top_k.should_merge() || self.buffers.top_k.merge_could_complete_k() {
+            self.merge_pending_rows();
+        }
     }
 
     /// Scores a row exactly and offers it to the top k.

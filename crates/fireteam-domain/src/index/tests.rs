@@ -202,7 +202,7 @@ fn search_randomly(
         excluded_ids: &excluded_ids,
         avoided: AdvertsOfAvoidedPlayers { hidden: &hidden, costs: &costs },
         probes: ProbeResults::from_sorted(&probes),
-        predictor: own.as_ref().map(|own| RoundTripPredictor { fleet, own, now, condition: PairPrecision::Search }),
+        predictor: own.as_ref().map(|own| RoundTripPredictor { fleet, own, now, precision: PairPrecision::Search }),
         waited_ms: rng.pick(&[0, 5_000, 60_000, 10_000_000]),
     };
     let max_evaluated = if rng.one_in(4) { rng.below(700) as u32 } else { u32::MAX };

@@ -1,5 +1,6 @@
 //! Cache of completed beacon vectors, by slot: completing a vector takes ten times as long as a prediction with it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::index::entry::IndexEntry;
@@ -14,6 +15,8 @@ pub(super) struct VectorCache {
     by_slot: Vec<Option<Box<CompletedVector>>>,
     /// First slot that may have a vector of another fleet.
     next_stale_slot: usize,
+    /// Number of entries with a floor to a beacon, by beacon id.
+    entry_counts: BTreeMap<u32, u32>,
 }
 
 impl VectorCache {
@@ -31,6 +34,11 @@ impl VectorCache {
         self.by_slot.get(slot as usize)?.as_deref()
     }
 
+    /// Reads one number from each cache line of the vector in a slot.
+    pub(super) fn touch(&self, slot: u32) -> f64 {
+        self.get(slot).map_or(0.0, CompletedVector::touch)
+    }
+
     /// Completes the vector of an entry.
     pub(super) fn complete_and_insert(&mut self, slot: u32, entry: &IndexEntry) {
         let completed = self.fleet.as_ref().and_then(|fleet| {
@@ -46,6 +54,30 @@ impl VectorCache {
         }
     }
 
+    /// Counts the beacons of an entry that was added.
+    pub(super) fn count_beacons(&mut self, entry: &IndexEntry) {
+        for id in beacon_ids(entry) {
+            *self.entry_counts.entry(id).or_default() += 1;
+        }
+    }
+
+    /// Counts the beacons of an entry that was removed no longer.
+    pub(super) fn discount_beacons(&mut self, entry: &IndexEntry) {
+        for id in beacon_ids(entry) {
+            if let Some(count) = self.entry_counts.get_mut(&id) {
+                *count -= 1;
+                if *count == 0 {
+                    self.entry_counts.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Number of beacons to which entries have floors, and which are not in `fleet`.
+    pub(super) fn beacon_count_outside(&self, fleet: &BeaconFleet) -> usize {
+        self.entry_counts.keys().filter(|id| fleet.index_of(**id).is_none()).count()
+    }
+
     /// Forgets the vector of a slot.
     pub(super) fn remove(&mut self, slot: u32) {
         self.by_slot.get_mut(slot as usize).into_iter().for_each(|place| *place = None);
@@ -57,4 +89,10 @@ impl VectorCache {
         self.next_stale_slot = (first + max_slots).min(slot_count);
         first..self.next_stale_slot
     }
+}
+
+/// Beacons to which an entry has floors.
+fn beacon_ids(entry: &IndexEntry) -> impl Iterator<Item = u32> {
+    let vector = entry.advertisement.session.published_beacon_vector();
+    vector.into_iter().flat_map(|vector| vector.floors()).map(|floor| floor.beacon_id)
 }

@@ -225,6 +225,17 @@ impl CompletedVector {
         (least_residual_ms, mean_km)
     }
 
+    /// Floors completed through other beacons, milliseconds, in the order of [`BeaconFleet::beacons`].
+    pub(crate) fn completed_floors_ms(&self, fleet: &BeaconFleet) -> impl Iterator<Item = f64> {
+        let beacon_count = fleet.beacons().len();
+        self.blocks.iter().flat_map(|block| block.completed_ms).take(beacon_count)
+    }
+
+    /// Reads one number from each cache line, so that later reads find them in the cache.
+    pub(crate) fn touch(&self) -> f64 {
+        self.blocks.iter().map(|block| block.floors_ms[0] + block.weights[0]).sum()
+    }
+
     /// Whether completing the floors with `fleet` gives this vector, to the bit.
     pub(crate) fn was_completed_with_round_trips_of(&self, fleet: &BeaconFleet) -> bool {
         self.revision == fleet.fingerprint_with_round_trips()

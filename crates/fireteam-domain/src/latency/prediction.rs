@@ -15,7 +15,8 @@ use crate::location_privacy::arc_km;
 /// Exactness of the two sides of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PairPrecision {
-    /// Exact places and floors on both sides: game servers, whose places are public.
+    /// Exact places and floors on both sides: the reference vectors, and the fit of the constants. No pair of a server has them: the
+    /// players of a match are known by published floors, and those of a game server have steps too, though from its exact place.
     Exact,
     /// The searcher's own floors, with its cell of 1 degree, and published floors of the other side.
     Search,
@@ -79,8 +80,8 @@ impl Prediction {
 
 /// Distance up to which only the near model counts, and the distance beyond it over which the far model replaces it,
 /// kilometers.
-const BLEND_START_KM: f64 = 500.0;
-const BLEND_WIDTH_KM: f64 = 2_500.0;
+pub(crate) const BLEND_START_KM: f64 = 500.0;
+pub(crate) const BLEND_WIDTH_KM: f64 = 2_500.0;
 /// Least predicted round trip, milliseconds.
 const ROUND_TRIP_MS_MIN: f64 = 1.0;
 
@@ -94,13 +95,13 @@ pub fn predict(
     fleet: &BeaconFleet,
     one: &CompletedVector,
     other: &CompletedVector,
-    condition: PairPrecision,
+    precision: PairPrecision,
 ) -> Result<Prediction, PredictionUnavailable> {
     if !one.was_completed_with_beacons_of(fleet) || !other.was_completed_with_beacons_of(fleet) {
         return Err(PredictionUnavailable::OtherFleet);
     }
     let constants = fleet.constants();
-    let interval = interval_constants(constants, condition);
+    let interval = interval_constants(constants, precision);
     let arc_km = arc_km(one.place(), other.place());
     let access_ms = [one.access_ms(), other.access_ms()];
     let parts = model_parts(constants, interval.slack_ms, arc_km, one.bounds_with(other), access_ms);
@@ -118,9 +119,9 @@ pub fn predict(
     Ok(Prediction { round_trip_ms, low_ms, high_ms, parts })
 }
 
-/// Constants of the interval in a condition.
-pub(crate) fn interval_constants(constants: &PredictorConstants, condition: PairPrecision) -> &IntervalConstants {
-    match condition {
+/// Constants of the interval of a precision.
+pub(crate) fn interval_constants(constants: &PredictorConstants, precision: PairPrecision) -> &IntervalConstants {
+    match precision {
         PairPrecision::Exact => &constants.exact,
         PairPrecision::Search => &constants.search,
         PairPrecision::Queue => &constants.queue,

@@ -74,7 +74,12 @@ impl PublishedVector {
 
     /// Whether it counts at `now`, for rules that trust floors of `trust`: it expires ten minutes after its oldest measurement.
     pub fn is_usable_at(&self, now: UnixMs, trust: LatencyTrust) -> bool {
-        now.ms_since(self.measured_at) < PUBLISHED_VECTOR_LIFETIME_MS && self.source <= trust
+        now.ms_since(self.measured_at) < PUBLISHED_VECTOR_LIFETIME_MS && self.is_trusted(trust)
+    }
+
+    /// Whether its floors are trusted by rules that trust those of `trust`.
+    pub fn is_trusted(&self, trust: LatencyTrust) -> bool {
+        self.source <= trust
     }
 
     /// Time from which it no longer counts.

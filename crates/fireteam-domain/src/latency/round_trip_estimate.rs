@@ -4,6 +4,7 @@
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::CompletedVector;
 use crate::latency::prediction::{PairPrecision, Prediction, predict};
+use crate::latency::prediction_terms::PredictionTerms;
 use crate::latency::{LatencyEndpoint, LatencyModel, has_common_region, round_trip_by_regions_or_distance};
 
 /// Party as one end of a prediction.
@@ -14,7 +15,7 @@ pub struct PredictionEnd<'a> {
     /// Floors of the party.
     pub vector: &'a CompletedVector,
     /// Exactness of the pair, by which the first of two ends decides.
-    pub condition: PairPrecision,
+    pub precision: PairPrecision,
 }
 
 /// Party as one end of an estimate.
@@ -57,7 +58,7 @@ impl RoundTripEstimate {
 }
 
 /// Estimated round trip between two parties; `None` if no source has both of them. Never a mean of two sources. The same for
-/// both orders of a pair whose ends have one condition.
+/// both orders of a pair whose ends have one precision.
 #[inline]
 pub fn estimate_round_trip(
     model: &LatencyModel,
@@ -78,6 +79,28 @@ pub fn estimate_round_trip(
     Some(RoundTripEstimate { round_trip_ms, interval_ms: [round_trip_ms; 2], source })
 }
 
+/// Estimated round trip with the terms of its prediction, for operators.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExplainedEstimate {
+    /// The estimate.
+    pub estimate: RoundTripEstimate,
+    /// Terms of a predicted one.
+    pub prediction: Option<PredictionTerms>,
+}
+
+/// [`estimate_round_trip`] with the terms of a prediction.
+pub fn explain_round_trip(
+    model: &LatencyModel,
+    one: EstimateEnd<'_>,
+    other: EstimateEnd<'_>,
+) -> Option<ExplainedEstimate> {
+    let estimate = estimate_round_trip(model, one, other)?;
+    let constants = one.prediction.map(|end| end.fleet.constants());
+    let terms =
+        predicted_round_trip(one, other).zip(constants).map(|(predicted, constants)| predicted.terms(constants));
+    Some(ExplainedEstimate { estimate, prediction: terms })
+}
+
 /// Expected round trip of [`estimate_round_trip`], milliseconds.
 #[inline]
 pub fn estimated_round_trip_ms(model: &LatencyModel, one: EstimateEnd<'_>, other: EstimateEnd<'_>) -> Option<f64> {
@@ -91,5 +114,5 @@ pub fn estimated_round_trip_ms(model: &LatencyModel, one: EstimateEnd<'_>, other
 #[inline]
 fn predicted_round_trip(one: EstimateEnd<'_>, other: EstimateEnd<'_>) -> Option<Prediction> {
     let (ours, theirs) = (one.prediction?, other.prediction?);
-    predict(ours.fleet, ours.vector, theirs.vector, ours.condition).ok()
+    predict(ours.fleet, ours.vector, theirs.vector, ours.precision).ok()
 }

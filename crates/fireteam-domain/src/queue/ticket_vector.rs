@@ -42,11 +42,11 @@ impl TicketBeaconVector {
 
     /// Predictor of the party's round trips to sessions that it may join.
     pub fn search_predictor(&self, now: UnixMs) -> RoundTripPredictor<'_> {
-        RoundTripPredictor { fleet: &self.fleet, own: &self.completed, now, condition: PairPrecision::Queue }
+        RoundTripPredictor { fleet: &self.fleet, own: &self.completed, now, precision: PairPrecision::Queue }
     }
 
     /// The party as one end of a prediction for a queue.
     pub fn prediction_input(&self) -> PredictionEnd<'_> {
-        PredictionEnd { fleet: &self.fleet, vector: &self.completed, condition: PairPrecision::Queue }
+        PredictionEnd { fleet: &self.fleet, vector: &self.completed, precision: PairPrecision::Queue }
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn figures(
     hosts: &MeasuredHosts,
     fold: u32,
     size: FleetSize,
-    condition: PairPrecision,
+    precision: PairPrecision,
     last_miles: &[LastMiles],
     constants: &PredictorConstants,
 ) -> Figures {
@@ -59,8 +59,8 @@ pub(super) fn figures(
     let sites: Vec<u32> = sites.collect();
     let mut searches = Vec::new();
     for last_miles in last_miles {
-        let sides = hosts.parties(&fleet, &sites, size.floors, condition, last_miles);
-        searches.extend(searches_of(hosts, &fleet, &sites, &sides, condition, last_miles));
+        let sides = hosts.parties(&fleet, &sites, size.floors, precision, last_miles);
+        searches.extend(searches_of(hosts, &fleet, &sites, &sides, precision, last_miles));
     }
     let all = || searches.iter().flatten();
     let intervals: Vec<(f64, [f64; 2])> = all().filter_map(|it| Some((it.measured_ms, it.interval?))).collect();
@@ -84,16 +84,16 @@ fn searches_of(
     fleet: &BeaconFleet,
     sites: &[u32],
     [predicting, predicted]: &[Parties; 2],
-    condition: PairPrecision,
+    precision: PairPrecision,
     last_miles: &LastMiles,
 ) -> Vec<Vec<Candidate>> {
     let constants = fleet.constants();
     let candidate = |searcher: u32, site: u32| {
         let measured_ms = hosts.round_trip_with_ms(searcher, site, last_miles)?;
-        let [here, there] = hosts.places(searcher, site, condition);
+        let [here, there] = hosts.places(searcher, site, precision);
         let geography_ms = constants.line[0] + constants.line[1] * arc_km(here, there);
         let vectors = predicting.get(&searcher).zip(predicted.get(&site));
-        let prediction = vectors.map(|(own, theirs)| predict(fleet, own, theirs, condition).expect("one fleet"));
+        let prediction = vectors.map(|(own, theirs)| predict(fleet, own, theirs, precision).expect("one fleet"));
         Some(Candidate {
             site,
             measured_ms,

@@ -8,7 +8,7 @@ use fireteam::domain::location_privacy::arc_km;
 
 use crate::geo::prediction::figures::percentile;
 use crate::geo::prediction::measured_hosts::{FleetSize, LastMiles, MeasuredHosts};
-use crate::geo::prediction::{CONDITIONS, FLEET_SIZES};
+use crate::geo::prediction::{FLEET_SIZES, PRECISIONS};
 
 /// Fleets over which both models are fitted.
 const MODEL_FLEET_SIZES: [FleetSize; 5] = [
@@ -48,7 +48,7 @@ pub(super) fn fitted_constants(hosts: &MeasuredHosts, fold: u32) -> PredictorCon
     }
     (constants.far, constants.near) = (far.least_absolute_error(), near.least_absolute_error());
     let [exact, search, queue] =
-        CONDITIONS.map(|condition| fitted_interval(hosts, &sites, condition, &last_miles, &constants));
+        PRECISIONS.map(|precision| fitted_interval(hosts, &sites, precision, &last_miles, &constants));
     PredictorConstants { exact, search, queue, ..constants }
 }
 
@@ -66,11 +66,11 @@ fn fitted_line(hosts: &MeasuredHosts, sites: &[u32]) -> [f64; 2] {
     line.least_absolute_error()
 }
 
-/// Scale and ends of the interval in a condition.
+/// Scale and ends of the interval of a precision.
 fn fitted_interval(
     hosts: &MeasuredHosts,
     sites: &[u32],
-    condition: PairPrecision,
+    precision: PairPrecision,
     last_miles: &[LastMiles],
     constants: &PredictorConstants,
 ) -> IntervalConstants {
@@ -78,7 +78,7 @@ fn fitted_interval(
     let mut signed_ms = Vec::new();
     for size in FLEET_SIZES {
         for last_miles in last_miles {
-            for_each_pair(hosts, sites, size, condition, last_miles, constants, |pair, ms| {
+            for_each_pair(hosts, sites, size, precision, last_miles, constants, |pair, ms| {
                 let excess_ms = (pair.parts.upper_ms - pair.round_trip_ms).max(0.0);
                 errors.push([1.0, pair.round_trip_ms, excess_ms], (ms - pair.round_trip_ms).abs());
                 signed_ms.push(ms - pair.round_trip_ms);
@@ -91,7 +91,7 @@ fn fitted_interval(
     });
     let mut of_scale: Vec<f64> = of_scale.collect();
     of_scale.sort_by(f64::total_cmp);
-    let slack_ms = match condition {
+    let slack_ms = match precision {
         PairPrecision::Exact => constants.exact.slack_ms,
         PairPrecision::Search => constants.search.slack_ms,
         PairPrecision::Queue => constants.queue.slack_ms,
@@ -104,18 +104,18 @@ fn for_each_pair(
     hosts: &MeasuredHosts,
     sites: &[u32],
     size: FleetSize,
-    condition: PairPrecision,
+    precision: PairPrecision,
     last_miles: &LastMiles,
     constants: &PredictorConstants,
     mut row: impl FnMut(Prediction, f64),
 ) {
     let fleet = hosts.fleet(size.beacons, constants);
     let sites: Vec<u32> = sites.iter().copied().filter(|site| !hosts.is_beacon(*site, size.beacons)).collect();
-    let [predicting, predicted] = hosts.parties(&fleet, &sites, size.floors, condition, last_miles);
+    let [predicting, predicted] = hosts.parties(&fleet, &sites, size.floors, precision, last_miles);
     for (one, own) in &predicting {
         for (other, theirs) in predicted.range(one + 1..) {
             if let Some(ms) = hosts.round_trip_with_ms(*one, *other, last_miles) {
-                row(predict(&fleet, own, theirs, condition).unwrap(), ms);
+                row(predict(&fleet, own, theirs, precision).unwrap(), ms);
             }
         }
     }

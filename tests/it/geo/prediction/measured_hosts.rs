@@ -173,10 +173,10 @@ impl MeasuredHosts {
         fleet: &BeaconFleet,
         sites: &[u32],
         floors: usize,
-        condition: PairPrecision,
+        precision: PairPrecision,
         last_miles: &LastMiles,
     ) -> [Parties; 2] {
-        let sides = match condition {
+        let sides = match precision {
             PairPrecision::Exact => [Knowledge::Exact; 2],
             PairPrecision::Search => [Knowledge::Own, Knowledge::Published],
             PairPrecision::Queue => [Knowledge::Published; 2],
@@ -187,9 +187,9 @@ impl MeasuredHosts {
         })
     }
 
-    /// Places of a pair in a condition: of the predicting side and of the other.
-    pub(super) fn places(&self, one: u32, other: u32, condition: PairPrecision) -> [Locality; 2] {
-        let grids = match condition {
+    /// Places of a pair of a precision: of the predicting side and of the other.
+    pub(super) fn places(&self, one: u32, other: u32, precision: PairPrecision) -> [Locality; 2] {
+        let grids = match precision {
             PairPrecision::Exact => [0.0, 0.0],
             PairPrecision::Search => [DEFAULT_LOCATION_GRID_DEGREES, DEFAULT_SESSION_GRID_DEGREES],
             PairPrecision::Queue => [DEFAULT_SESSION_GRID_DEGREES; 2],

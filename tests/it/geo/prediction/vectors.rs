@@ -103,7 +103,7 @@ impl Party {
     }
 }
 
-fn condition_of(name: &str) -> PairPrecision {
+fn precision_of(name: &str) -> PairPrecision {
     match name {
         "exact" => PairPrecision::Exact,
         "search" => PairPrecision::Search,
@@ -147,7 +147,7 @@ fn prediction_equals_the_vectors() {
     for (number, case) in vectors.predictions.iter().enumerate() {
         let fleet = &fleets[&case.layout];
         let (one, other) = (case.one.completed(fleet).unwrap(), case.other.completed(fleet).unwrap());
-        let found = predict(fleet, &one, &other, condition_of(&case.condition)).unwrap();
+        let found = predict(fleet, &one, &other, precision_of(&case.condition)).unwrap();
         for (name, found, expected) in compared(&found, &case.expected) {
             let place_error = if name == "arc_km" { PLACE_ERROR_KM } else { PLACE_ERROR_MS };
             let error = (found - expected).abs();

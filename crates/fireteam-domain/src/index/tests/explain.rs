@@ -60,7 +60,7 @@ fn search_explanation_agrees_with_admit() {
                 fleet: &fleet,
                 own,
                 now,
-                condition: PairPrecision::Search,
+                precision: PairPrecision::Search,
             }),
             waited_ms: rng.pick(&[0, 5_000, 60_000]),
         };

@@ -14,7 +14,7 @@ use crate::latency::prediction::PairPrecision;
 use crate::latency::predictor_constants::PredictorConstants;
 use crate::locality::Locality;
 
-const CONDITIONS: [PairPrecision; 3] = [PairPrecision::Exact, PairPrecision::Search, PairPrecision::Queue];
+const PRECISIONS: [PairPrecision; 3] = [PairPrecision::Exact, PairPrecision::Search, PairPrecision::Queue];
 
 /// Plain values of a fleet: beacon ids are the positions.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::filter::Refusal;
 use crate::id::TicketId;
-use crate::latency::round_trip_estimate::RoundTripEstimate;
+use crate::latency::round_trip_estimate::ExplainedEstimate;
 use crate::queue::gate::GateReason;
 
 /// Explanation for a waiting ticket.
@@ -69,8 +69,8 @@ pub struct NearMissTicket {
     pub failed_rule_count: u16,
     /// Measured value and limit of the first rule. `None` for rules without a measure.
     pub margin: Option<MeasuredAndLimit>,
-    /// Estimated round trip to it; `None` if it is unknown, or the ruleset predicts no round trips.
-    pub round_trip: Option<RoundTripEstimate>,
+    /// Estimated round trip to it, with the terms of a prediction; `None` if it is unknown, or the ruleset predicts no round trips.
+    pub round_trip: Option<ExplainedEstimate>,
 }
 
 /// Measured value of a rule, and its limit.

@@ -1,9 +1,7 @@
 //! Near misses: all rules that refuse a pair of tickets, with measured values and limits.
 
-use crate::filter::{
-    Refusal, admit_queue_parties_by_one_filter, estimate_round_trip_between, measure_for_limit, refusals_by_wishes,
-};
-use crate::latency::round_trip_estimate::RoundTripEstimate;
+use crate::filter::{Refusal, admit_queue_parties_by_one_filter, measure_for_limit, refusals_by_wishes};
+use crate::latency::round_trip_estimate::{ExplainedEstimate, explain_round_trip};
 use crate::queue::avoidance::have_common_user;
 use crate::queue::explain::explanation::{MeasuredAndLimit, NearMissTicket};
 use crate::queue::pass_state::PassState;
@@ -49,14 +47,14 @@ pub(super) fn failed_rules_between(pass_state: &PassState<'_>, one: u32, other: 
     })
 }
 
-/// Estimated round trip between two tickets, if the ruleset predicts round trips.
-fn round_trip_between(pass_state: &PassState<'_>, one: u32, other: u32) -> Option<RoundTripEstimate> {
+/// Estimated round trip between two tickets with its terms, if the ruleset predicts round trips.
+fn round_trip_between(pass_state: &PassState<'_>, one: u32, other: u32) -> Option<ExplainedEstimate> {
     let ruleset = pass_state.input.ruleset;
     if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
         return None;
     }
-    let view = |row: u32| &pass_state.tickets[row as usize].waiting_session.session;
-    estimate_round_trip_between(ruleset, view(one), view(other))
+    let end = |row: u32| pass_state.tickets[row as usize].waiting_session.session.as_estimate_end();
+    explain_round_trip(&ruleset.latency_model, end(one), end(other))
 }
 
 fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<MeasuredAndLimit>)> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::latency::min_possible_round_trip_ms;
-use crate::latency::prediction::tests::{CONDITIONS, FleetExample, PartyExample, any_pair};
+use crate::latency::prediction::tests::{FleetExample, PRECISIONS, PartyExample, any_pair};
 use crate::latency::prediction::{PairPrecision, predict};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::location_privacy::arc_km;
@@ -50,9 +50,9 @@ impl SlowParty {
     }
 }
 
-/// The definition's constants in a condition: slack, scale and quantiles.
-fn interval_of(condition: PairPrecision) -> (f64, [f64; 3], [f64; 2]) {
-    match condition {
+/// The definition's constants of a precision: slack, scale and quantiles.
+fn interval_of(precision: PairPrecision) -> (f64, [f64; 3], [f64; 2]) {
+    match precision {
         PairPrecision::Exact => (0.0, [0.802471, 0.0403466, 0.248002], [-3.11731, 4.35587]),
         PairPrecision::Search => (12.5, [2.0489, 0.0427542, 0.209638], [-2.95347, 3.74097]),
         PairPrecision::Queue => (25.0, [3.52373, 0.0417714, 0.165274], [-2.82028, 3.58167]),
@@ -75,9 +75,9 @@ proptest! {
         let lower = common.map(f64::abs).fold(0.0, f64::max);
         let middle = (slow_one.residual_around(&slow_other) + slow_other.residual_around(&slow_one)) / 2.0;
         let access = slow_one.access_ms + slow_other.access_ms;
-        for condition in CONDITIONS {
-            let found = predict(&live, &one.completed(&live), &other.completed(&live), condition).unwrap();
-            let (slack, scale, quantiles) = interval_of(condition);
+        for precision in PRECISIONS {
+            let found = predict(&live, &one.completed(&live), &other.completed(&live), precision).unwrap();
+            let (slack, scale, quantiles) = interval_of(precision);
             let far = 2.54114 + 0.00542558 * km + 0.67139 * upper + 0.346952 * middle;
             let far = far.max(lower - slack).max(0.0).min(upper + slack);
             let near = (32.2039 + 0.0166146 * km + 0.790226 * access).max(1.0).min(upper + slack);
@@ -94,7 +94,7 @@ proptest! {
                 (found.low_ms, low), (found.high_ms, round_trip + quantiles[1] * scale),
             ];
             for (number, (found, expected)) in compared.into_iter().enumerate() {
-                prop_assert!(is_close(found, expected), "{condition:?}, value {number}: {found}, not {expected}");
+                prop_assert!(is_close(found, expected), "{precision:?}, value {number}: {found}, not {expected}");
             }
         }
     }

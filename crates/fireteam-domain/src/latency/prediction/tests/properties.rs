@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::latency::beacon_vector::VectorPairBounds;
 use crate::latency::min_possible_round_trip_ms;
 use crate::latency::prediction::predict;
-use crate::latency::prediction::tests::{CONDITIONS, FleetExample, PartyExample, any_pair, equal_floors, locality};
+use crate::latency::prediction::tests::{FleetExample, PRECISIONS, PartyExample, any_pair, equal_floors, locality};
 use crate::latency::prediction::{PairPrecision, model_parts};
 use crate::latency::prediction_terms::PredictionTerms;
 use crate::latency::predictor_constants::{IntervalConstants, PREDICTOR_V1, PredictorConstants};
@@ -15,8 +15,8 @@ proptest! {
     #[test]
     fn prediction_is_finite_and_within_its_interval((fleet, one, other) in any_pair()) {
         let live = fleet.fleet(PREDICTOR_V1);
-        for condition in CONDITIONS {
-            let found = predict(&live, &one.completed(&live), &other.completed(&live), condition).unwrap();
+        for precision in PRECISIONS {
+            let found = predict(&live, &one.completed(&live), &other.completed(&live), precision).unwrap();
             let parts = found.parts;
             let values = [
                 found.low_ms, found.round_trip_ms, found.high_ms, parts.arc_km, parts.upper_ms, parts.lower_ms,
@@ -33,9 +33,9 @@ proptest! {
     fn prediction_is_symmetric((fleet, one, other) in any_pair()) {
         let live = fleet.fleet(PREDICTOR_V1);
         let (one, other) = (one.completed(&live), other.completed(&live));
-        for condition in [PairPrecision::Exact, PairPrecision::Queue] {
-            let there = predict(&live, &one, &other, condition).unwrap();
-            let mut back = predict(&live, &other, &one, condition).unwrap();
+        for precision in [PairPrecision::Exact, PairPrecision::Queue] {
+            let there = predict(&live, &one, &other, precision).unwrap();
+            let mut back = predict(&live, &other, &one, precision).unwrap();
             back.parts.access_ms.reverse();
             prop_assert_eq!(there, back);
         }
@@ -45,8 +45,8 @@ proptest! {
     #[test]
     fn prediction_is_within_the_bounds_of_floors((fleet, one, other) in any_pair()) {
         let live = fleet.fleet(PREDICTOR_V1);
-        for (condition, slack_ms) in CONDITIONS.into_iter().zip([0.0, 12.5, 25.0]) {
-            let found = predict(&live, &one.completed(&live), &other.completed(&live), condition).unwrap();
+        for (precision, slack_ms) in PRECISIONS.into_iter().zip([0.0, 12.5, 25.0]) {
+            let found = predict(&live, &one.completed(&live), &other.completed(&live), precision).unwrap();
             let (upper_ms, lower_ms) = (found.parts.upper_ms + slack_ms, found.parts.lower_ms - slack_ms);
             prop_assert!(found.round_trip_ms <= upper_ms.max(1.0), "{found:?}");
             prop_assert!(found.parts.blend < 1.0 || lower_ms.min(upper_ms) <= found.round_trip_ms, "{found:?}");
@@ -57,8 +57,8 @@ proptest! {
     #[test]
     fn prediction_terms_add_up_to_the_round_trip((fleet, one, other) in any_pair()) {
         let live = fleet.fleet(PREDICTOR_V1);
-        for (condition, slack_ms) in CONDITIONS.into_iter().zip([0.0, 12.5, 25.0]) {
-            let found = predict(&live, &one.completed(&live), &other.completed(&live), condition).unwrap();
+        for (precision, slack_ms) in PRECISIONS.into_iter().zip([0.0, 12.5, 25.0]) {
+            let found = predict(&live, &one.completed(&live), &other.completed(&live), precision).unwrap();
             let terms = found.terms(live.constants());
             let PredictionTerms { near, far, far_share, distance_part_ms, beacon_part_ms, .. } = terms;
             let upper_ms = found.parts.upper_ms + slack_ms;
@@ -83,9 +83,9 @@ proptest! {
         let position = (at * fleet.pairs_ms.len() as f64) as usize;
         longer.pairs_ms[position] = longer.pairs_ms[position].map(|ms| ms + longer_ms);
         let [fleet, longer] = [fleet, longer].map(|example| example.fleet(PREDICTOR_V1));
-        for condition in CONDITIONS {
+        for precision in PRECISIONS {
             let [before, after] =
-                [&fleet, &longer].map(|it| predict(it, &one.completed(it), &other.completed(it), condition).unwrap());
+                [&fleet, &longer].map(|it| predict(it, &one.completed(it), &other.completed(it), precision).unwrap());
             prop_assert!(before.parts.upper_ms <= after.parts.upper_ms);
             prop_assert!(before.round_trip_ms <= after.round_trip_ms + 1e-9, "{before:?} {after:?}");
         }
