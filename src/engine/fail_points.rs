@@ -71,7 +71,7 @@ fn is_reply_closed(command: &AdvertWriterCommand) -> bool {
     match command {
         AdvertWriterCommand::Publish(_, reply, _) | AdvertWriterCommand::ExtendTtl(_, reply, _) => reply.is_closed(),
         AdvertWriterCommand::Delete(_, _, reply, _)
-        | AdvertWriterCommand::ReservationReference(_, _, _, reply, _)
+        | AdvertWriterCommand::ReleaseReservation(_, _, _, reply, _)
         | AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, _) => reply.is_closed(),
         AdvertWriterCommand::ReserveSeats(_, reply, _) => reply.is_closed(),
         AdvertWriterCommand::EraseUser(_, reply, _) => reply.is_closed(),

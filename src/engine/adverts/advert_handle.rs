@@ -170,7 +170,7 @@ impl AdvertHandle {
         let (reply, _answer) = oneshot::channel();
         let in_flight = self.state.in_flight_changes.begin_change(advertisement);
         // Do not wait for the advertisement writer: with a full inbox, the hold expires instead.
-        let _ = self.writer.try_send(AdvertWriterCommand::ReservationReference(
+        let _ = self.writer.try_send(AdvertWriterCommand::ReleaseReservation(
             reservation,
             advertisement,
             set_id,

@@ -101,7 +101,7 @@ impl AdvertBatch {
             }
             AdvertWriterCommand::ExtendTtl(extend, ..) => self.changed_adverts.contains(&extend.id),
             AdvertWriterCommand::ReserveSeats(reserve, ..) => self.changed_adverts.contains(&reserve.advertisement_id),
-            AdvertWriterCommand::ReservationReference(_, id, ..)
+            AdvertWriterCommand::ReleaseReservation(_, id, ..)
             | AdvertWriterCommand::ReleaseSeat(_, _, id, ..)
             | AdvertWriterCommand::ExpireHold(_, id, _)
             | AdvertWriterCommand::ExpireAdvert(id, ..) => self.changed_adverts.contains(id),

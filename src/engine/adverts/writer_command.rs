@@ -116,7 +116,7 @@ pub(crate) enum AdvertWriterCommand {
     /// Reserves seats.
     ReserveSeats(Box<ReserveSeats>, ReplySender<ReserveAnswer>, InFlightGuard),
     /// Releases a reservation.
-    ReservationReference(ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
+    ReleaseReservation(ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
     /// Releases the seat of a user in a reservation.
     ReleaseSeat(UserKey, ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
     /// Erases a user from an advertisement and its reservations. Answered with whether they named the user.
@@ -142,7 +142,7 @@ impl AdvertWriterCommand {
             AdvertWriterCommand::ReserveSeats(reserve, ..) => Some((reserve.advertisement_id, reserve.set_id)),
             AdvertWriterCommand::EraseUser(erase, ..) => Some((erase.advertisement_id, erase.set_id)),
             AdvertWriterCommand::Delete(id, set_id, ..)
-            | AdvertWriterCommand::ReservationReference(_, id, set_id, ..)
+            | AdvertWriterCommand::ReleaseReservation(_, id, set_id, ..)
             | AdvertWriterCommand::ReleaseSeat(_, _, id, set_id, ..)
             | AdvertWriterCommand::ExpireHold(_, id, set_id)
             | AdvertWriterCommand::ExpireAdvert(id, set_id, _) => Some((*id, *set_id)),

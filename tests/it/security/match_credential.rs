@@ -127,7 +127,7 @@ fn match_credential_forged_replayed_or_for_another_server_is_refused() {
     // The public key as the secret of an HMAC, and no signature at all.
     for secret in [jwt_signing_key(1).public_key_pem(), keys.public_key_set().to_owned()] {
         let header = Header {
-            kid: Some(jwt_signing_key(1).key_id()),
+            kid: Some(jwt_signing_key(1).key_id().to_owned()),
             typ: Some(MATCH_CREDENTIAL_JWT_TYPE.into()),
             ..Header::new(Algorithm::HS256)
         };

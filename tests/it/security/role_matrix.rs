@@ -36,7 +36,7 @@ fn all_credentials(issuer: &TokenIssuer) -> Vec<TestCredential> {
     };
     let (public, good) = (issuer.key.public_key_pem(), issuer.claims(Role::Operator, "ana"));
     let by = |header: Header| encode(&header, &good, &EncodingKey::from_secret(public.as_bytes())).unwrap();
-    let hs256 = by(Header { kid: Some(issuer.key.key_id()), ..Header::new(Algorithm::HS256) });
+    let hs256 = by(Header { kid: Some(issuer.key.key_id().to_owned()), ..Header::new(Algorithm::HS256) });
     let unknown_key = JwtSigningKey::from_seed(&[9; 32]).unwrap();
     let (_, rest) =
         issuer.sign_token(Role::Operator, "ana").split_once('.').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();

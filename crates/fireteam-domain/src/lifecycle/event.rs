@@ -128,7 +128,7 @@ pub enum MatchEffect {
     /// End the other tickets of the match's users, and issue a credential to each player.
     StartPlay,
     /// Release the remaining seats of a reservation. It may already be used up or expired.
-    ReservationReference {
+    ReleaseReservation {
         /// Advertisement of the game server.
         advertisement: AdvertisementId,
         /// Reservation id.

@@ -116,7 +116,7 @@ impl AdvertEngine {
         }
         let (reply, answer) = oneshot::channel();
         let in_flight = self.state.in_flight_changes.begin_change(claim.advertisement_id);
-        self.submit(AdvertWriterCommand::ReservationReference(
+        self.submit(AdvertWriterCommand::ReleaseReservation(
             claim.reservation_id,
             claim.advertisement_id,
             claim.set_id,

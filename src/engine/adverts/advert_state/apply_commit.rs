@@ -41,7 +41,7 @@ impl AdvertState {
             AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ReservationReference(_, _, _, reply, in_flight) => {
+            AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
             AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
@@ -99,7 +99,7 @@ impl AdvertState {
                 let answer = self.apply_reserve(&reserve, outcome, now);
                 send_answer(reply, in_flight, answer);
             }
-            AdvertWriterCommand::ReservationReference(id, advertisement_id, set_id, reply, in_flight) => {
+            AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
                 self.end_reservation_in_memory(id, advertisement_id, set_id, ReservationChange::Released, now);
                 send_answer(reply, in_flight, Ok(()));
             }

@@ -63,9 +63,9 @@ impl AdvertState {
                     }
                 }
             }
-            AdvertWriterCommand::ReservationReference(id, advertisement_id, set_id, reply, in_flight) => {
+            AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
                 let write = self.build_end_reservation_write(id, advertisement_id, now);
-                Some((AdvertWriterCommand::ReservationReference(id, advertisement_id, set_id, reply, in_flight), write))
+                Some((AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight), write))
             }
             AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
                 let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::auth::token::AllocationOfferClaim;
+use crate::domain::id::MatchId;
 use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::engine::command::Caller;
@@ -52,16 +53,11 @@ impl QueueEngine {
 
     /// Places the match, if the offer is still open. Returns whether the match is on this place.
     async fn place_match(&self, claim: &AllocationOfferClaim, connect_data: Vec<u8>) -> Result<bool, EngineError> {
-        // On another server than the one that made the offer, the match may not be visible in its stage yet.
-        let is_agreed = |match_: &&Arc<Match>| !matches!(match_.stage, MatchStage::ReadyCheck { .. });
-        let find = |id| self.shared.wait_for_cached(move |cache| cache.match_by_id(id).filter(is_agreed).cloned());
-        let Some(match_) = find(claim.match_id).await else { return Ok(false) };
         let is_on_place = |match_: &Match| {
-            match_
-                .stage
-                .assignment_since_confirming()
-                .is_some_and(|host| host.is_on_game_server_with_id(claim.advertisement_id))
+            let host = match_.stage.assignment_since_confirming();
+            host.is_some_and(|host| host.is_on_game_server_with_id(claim.advertisement_id))
         };
+        let Some(match_) = self.find_agreed_match(claim.match_id).await? else { return Ok(false) };
         let is_rejected = match_.unconfirmed_servers.contains(&claim.advertisement_id);
         if is_on_place(&match_) || is_rejected || match_.stage.end_reason().is_some() {
             return Ok(is_on_place(&match_));
@@ -69,7 +65,9 @@ impl QueueEngine {
         let stored = self.write_offer(OfferWrite::Read { match_id: claim.match_id }).await?;
         let now = self.shared.common.clock.now();
         if !stored.is_some_and(|offer| offer.number == claim.number && now < offer.answer_by) {
-            return Ok(false);
+            // Another server may have accepted this place.
+            let newer = self.shared.wait_for_newer_match(&match_).await?;
+            return Ok(newer.is_some_and(|newer| is_on_place(&newer)));
         }
         let signer = &self.shared.common.token_signer;
         let found = Assignment::GameServer {
@@ -80,6 +78,23 @@ impl QueueEngine {
         };
         let outcome = self.shared.apply_match_event(claim.match_id, MatchEvent::ServerFound(found)).await?;
         Ok(is_on_place(&outcome.match_after))
+    }
+
+    /// Match that has no ready check, or whose players have passed it: offers are made after it. The feed of another server than the one that
+    /// made the offer may be late; then the answer is to be repeated. `None` if the match does not exist, or its ready check runs.
+    async fn find_agreed_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, EngineError> {
+        let is_agreed = |match_: &&Arc<Match>| !matches!(match_.stage, MatchStage::ReadyCheck { .. });
+        if let Some(agreed) =
+            self.shared.wait_for_cached(|cache| cache.match_by_id(id).filter(is_agreed).cloned()).await
+        {
+            return Ok(Some(agreed));
+        }
+        let Some(found) = self.shared.find_match(id).await? else { return Ok(None) };
+        let found = found.into_match();
+        if is_agreed(&&found) {
+            return Ok(Some(found));
+        }
+        Ok(self.shared.wait_for_newer_match(&found).await?.filter(|newer| is_agreed(&newer)))
     }
 
     async fn write_offer(&self, write: OfferWrite) -> Result<Option<StoredOffer>, EngineError> {

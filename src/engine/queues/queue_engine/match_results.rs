@@ -53,7 +53,7 @@ impl QueueEngine {
             let (visible_ticket, reported_by) = match authority {
                 ReportScope::Alone { visible_ticket, reported_by } => (visible_ticket, reported_by),
                 ReportScope::Seats { ticket_id, users } => {
-                    match self.report_for_users(&match_, (ticket_id, &users), checked, command).await? {
+                    match self.record_report_of_users(&match_, (ticket_id, &users), checked, command).await? {
                         ReportAttemptOutcome::Answer(answer) => return Ok(*answer),
                         ReportAttemptOutcome::Stale(current) => match_ = current,
                     }

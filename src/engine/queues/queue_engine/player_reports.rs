@@ -23,7 +23,7 @@ pub(super) enum ReportAttemptOutcome {
 
 impl QueueEngine {
     /// Records a report for `users` of a ticket.
-    pub(super) async fn report_for_users(
+    pub(super) async fn record_report_of_users(
         &self,
         match_: &Arc<Match>,
         (ticket_id, users): (TicketId, &[UserKey]),

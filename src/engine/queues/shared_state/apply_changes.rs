@@ -245,7 +245,7 @@ impl SharedState {
     /// Releases seats that a match no longer needs. If the release fails, the hold expires.
     pub(crate) fn release_unneeded_seats(&self, match_: &Match, effects: &[MatchEffect]) {
         for effect in effects {
-            if let MatchEffect::ReservationReference { advertisement, reservation } = effect {
+            if let MatchEffect::ReleaseReservation { advertisement, reservation } = effect {
                 self.adverts.release_seats(*advertisement, match_.set_id, *reservation);
             }
         }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures_util::TryStreamExt as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{Either, Executor as _};
+use tokio_stream::StreamExt as _;
 
 use crate::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
@@ -107,8 +107,8 @@ async fn fetch_rows_of_statements(
     let mut rows = std::array::from_fn(|_| Vec::new());
     let mut ended_statements = 0;
     let mut results = connection.fetch_many(query);
-    while let Some(result) = results.try_next().await? {
-        match result {
+    while let Some(result) = results.next().await {
+        match result? {
             Either::Left(_) => ended_statements += 1,
             Either::Right(row) => rows[ended_statements - 1].push(row),
         }

@@ -124,7 +124,7 @@ fn without_requeue_in_session_match(current: &Match, fate: TicketFate) -> Ticket
 pub(super) fn reservation_release_effect(assignment: &Assignment) -> Option<MatchEffect> {
     match assignment {
         Assignment::GameServer { advertisement, reservation: Some(reservation), .. } => {
-            Some(MatchEffect::ReservationReference { advertisement: *advertisement, reservation: *reservation })
+            Some(MatchEffect::ReleaseReservation { advertisement: *advertisement, reservation: *reservation })
         }
         Assignment::GameServer { reservation: None, .. } | Assignment::PeerHost { .. } | Assignment::Unhosted => None,
     }

@@ -159,7 +159,7 @@ fn failed_host(n: u8) -> MatchEvent {
 
 fn release_of(n: u8) -> MatchEffect {
     let (advertisement, reservation) = (AdvertisementId::from_bytes([n; 16]), ReservationId::from_bytes([n; 16]));
-    MatchEffect::ReservationReference { advertisement, reservation }
+    MatchEffect::ReleaseReservation { advertisement, reservation }
 }
 
 /// Applies events one second apart. Each of them must change the match.

@@ -68,7 +68,7 @@ impl LifecycleFixture {
 
     fn apply_transition(&mut self, id: u8, version: u64, transition: Transition) {
         for effect in &transition.effects {
-            if let MatchEffect::ReservationReference { reservation, .. } = effect {
+            if let MatchEffect::ReleaseReservation { reservation, .. } = effect {
                 self.held_reservations.retain(|held| held != reservation);
             }
         }
