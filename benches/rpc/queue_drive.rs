@@ -25,8 +25,8 @@ const WARM_UP: Duration = Duration::from_secs(3);
 const WINDOWS: usize = 8;
 /// Length of a window.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Calls that a connection may have at once, less a few.
-const CALLS_PER_CONNECTION: usize = 28;
+/// Players on a connection. It may have 64 streams, and those that a player has just ended count for a moment.
+const PLAYERS_PER_CONNECTION: usize = 16;
 /// Connections at least.
 const CONNECTIONS_MIN: usize = 32;
 
@@ -128,7 +128,7 @@ async fn play(channel: Channel, name: String, shared: Arc<Shared>) -> Vec<f64> {
 /// Runs `players` players at once against a server.
 pub(crate) async fn drive(server: &ServerProcess, players: usize) -> DriveResult {
     let mut channels = Vec::new();
-    for _ in 0..CONNECTIONS_MIN.max(players.div_ceil(CALLS_PER_CONNECTION)) {
+    for _ in 0..CONNECTIONS_MIN.max(players.div_ceil(PLAYERS_PER_CONNECTION)) {
         channels.push(channel(server.address).await);
     }
     let shared = Arc::new(Shared::default());
