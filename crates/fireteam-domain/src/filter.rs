@@ -175,9 +175,12 @@ pub(crate) fn admit_visible_advertisement(
             waited_ms: now.ms_since(advertisement.advertised_since),
         },
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        counted: reads_round_trip(ruleset, searcher, candidate)
-            .then(|| measured_or_predicted_round_trip(ruleset, searcher, candidate))
-            .flatten(),
+        counted: match searcher.predictor.is_some() || !searcher.probes.is_empty() {
+            true if reads_round_trip(ruleset, searcher, candidate) => {
+                measured_or_predicted_round_trip(ruleset, searcher, candidate)
+            }
+            _ => None,
+        },
     };
     for (filter_index, hard_filter) in ruleset.hard_filters.iter().enumerate() {
         pair.evaluate_filter(hard_filter).map_err(|side| Refusal::HardFilter { filter_index, side })?;
