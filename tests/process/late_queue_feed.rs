@@ -2,10 +2,14 @@
 //! while a marker file exists.
 
 use fireteam_client::{Code, RetryPolicy, Ticket, pb};
+use pb::AnswerOutcome;
+use pb::allocate_request::Message as AllocatorMessage;
+use pb::allocate_response::Message as AllocatorResponse;
 use tokio_stream::StreamExt as _;
 use tonic::transport::Endpoint;
 
 use crate::cluster::Cluster;
+use crate::support::allocator::{TestAllocator, any_match};
 use crate::support::database::create_test_database;
 use crate::support::generated_client as wire;
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
@@ -26,17 +30,31 @@ struct LateFeed {
 }
 
 impl LateFeed {
+    /// The feed is held back from now on; the server has read its snapshot.
     fn start(database_url: &str) -> Self {
-        let cluster = Cluster::new_with_ruleset(database_url, 2, RULESET);
+        let site = Self::start_in_time(database_url, RULESET);
+        site.hold_feed();
+        site
+    }
+
+    /// The feed is not held back yet.
+    fn start_in_time(database_url: &str, ruleset: &str) -> Self {
+        let cluster = Cluster::new_with_ruleset(database_url, 2, ruleset);
         let folder = tempfile::tempdir().expect("a folder");
         let fault = format!("hold_queue_feed=return({})", folder.path().join("hold").display());
         tokio::task::block_in_place(|| {
             cluster.fill(0, None, &[]);
             cluster.fill(1, None, &[("FAILPOINTS", &fault)]);
         });
-        // From now on; it has read its snapshot.
-        std::fs::write(folder.path().join("hold"), "").expect("the marker");
         Self { cluster, folder }
+    }
+
+    fn hold_feed(&self) {
+        std::fs::write(self.folder.path().join("hold"), "").expect("the marker");
+    }
+
+    async fn allocator(&self, server: usize) -> TestAllocator {
+        TestAllocator::connect(self.cluster.address(server).expect("a server is running"), any_match(4)).await
     }
 
     fn client(&self, server: usize) -> fireteam_client::Client {
@@ -130,4 +148,70 @@ async fn match_is_known_to_a_server_whose_queue_feed_is_late() {
     let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ann.reference()], ..Default::default() };
     let statuses = late.heartbeat_tickets(heartbeat).await.expect("a heartbeat").statuses;
     assert_eq!(statuses[0].state(), pb::TicketState::Waiting);
+}
+
+/// Matches are placed by allocators, whose offers stay open.
+const OFFERED: &str = r#"<Ruleset Name="Duel" SetId="11">
+  <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
+  <Teams Count="2" Size="1"/>
+  <Queue PassIntervalMs="10"/>
+  <Hosting Mode="game_server" AllocationTimeoutMs="600000" ConfirmMs="60000" Allocate="always" OfferMs="60000"/>
+</Ruleset>"#;
+
+/// Answers an offer with a place at a server. `None`: the answer is to be repeated.
+async fn answer_offer(site: &LateFeed, server: usize, offer: &pb::AllocationOffer) -> Option<AnswerOutcome> {
+    let mut allocator = site.allocator(server).await;
+    let answer = pb::PlaceAnswer { offer_token: offer.offer_token.clone(), connect_data: b"place".to_vec() };
+    allocator.send(AllocatorMessage::Place(answer)).await;
+    match allocator.next_response().await {
+        Ok(AllocatorResponse::Ack(ack)) => Some(ack.outcome()),
+        Ok(other) => panic!("no acknowledgement: {other:?}"),
+        Err(error) => {
+            assert_eq!(error.code(), tonic::Code::Unavailable, "{error}");
+            None
+        }
+    }
+}
+
+async fn answer_offer_until_acknowledged(site: &LateFeed, offer: &pb::AllocationOffer) -> AnswerOutcome {
+    let acknowledged = async {
+        loop {
+            if let Some(outcome) = answer_offer(site, 1, offer).await {
+                return outcome;
+            }
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, acknowledged).await.expect("in time")
+}
+
+/// R9, S3-8: an allocator's answer is to be repeated at a server whose feed has not brought the match, and not refused. When the feed
+/// arrives, the place that another server has accepted is acknowledged as accepted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offer_is_answered_at_a_server_whose_queue_feed_is_late() {
+    let Some(database) = create_test_database("late_queue_feed_offer").await else { return };
+    let site = LateFeed::start_in_time(&database.url, OFFERED);
+    site.hold_feed();
+    let mut in_time = site.allocator(0).await;
+    let (_ann, _bob) = (enter(&site, "ann").await, enter(&site, "bob").await);
+    let offer = in_time.next_offer().await;
+    assert_eq!(answer_offer(&site, 1, &offer).await, None);
+    assert_eq!(in_time.place(&offer, "place").await, AnswerOutcome::Accepted);
+    assert_eq!(answer_offer(&site, 1, &offer).await, None);
+    site.let_feed_arrive();
+    assert_eq!(answer_offer_until_acknowledged(&site, &offer).await, AnswerOutcome::Accepted);
+}
+
+/// R9, S3-8: the same where the feed has brought the match, but not that another server has placed it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn accepted_place_is_not_refused_at_a_server_whose_queue_feed_is_late() {
+    let Some(database) = create_test_database("late_queue_feed_place").await else { return };
+    let site = LateFeed::start_in_time(&database.url, OFFERED);
+    let mut late = site.allocator(1).await;
+    let (_ann, _bob) = (enter(&site, "ann").await, enter(&site, "bob").await);
+    let offer = late.next_offer().await;
+    site.hold_feed();
+    assert_eq!(site.allocator(0).await.place(&offer, "place").await, AnswerOutcome::Accepted);
+    assert_ne!(answer_offer(&site, 1, &offer).await, Some(AnswerOutcome::NotWanted));
+    site.let_feed_arrive();
+    assert_eq!(answer_offer_until_acknowledged(&site, &offer).await, AnswerOutcome::Accepted);
 }

@@ -82,6 +82,8 @@ mod table_checks;
 #[cfg(test)]
 #[path = "../it/support"]
 mod support {
+    #[expect(dead_code, reason = "tests/it uses the rest")]
+    pub(crate) mod allocator;
     pub(crate) mod database;
     #[path = "../../common/delay_line.rs"]
     pub(crate) mod delay_line;
