@@ -7,6 +7,7 @@ mod call;
 mod event;
 mod machine;
 mod saved;
+mod token_renewal;
 
 pub use call::{QueueAnswer, QueueCall, QueueRequest};
 pub use event::{QueueEnd, QueueEvent, QueueOutcome, QueueingState};

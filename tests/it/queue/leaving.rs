@@ -203,21 +203,36 @@ async fn leave_during_play_survives_a_restart() {
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
 }
 
+/// Ticket that has left, so long ago that it is purged, and two servers on one Postgres.
+struct PurgedTicket {
+    clock: Arc<TestClock>,
+    here: TestServer,
+    there: TestServer,
+    ticket: fireteam_client::Ticket,
+    _rules: RulesetDirectory,
+}
+
+impl PurgedTicket {
+    async fn on(database_url: &str) -> Self {
+        let rules = RulesetDirectory::with_files(&[("duel.xml", &duel_ruleset(""))]);
+        let clock = Arc::new(TestClock::new());
+        let (here, there) = servers_on_one_postgres(database_url, &clock, |config| {
+            config.rulesets = RulesetSource::Directory(rules.path().to_owned());
+            config.token_key_file = Some(rules.path().join("token-key"));
+        })
+        .await;
+        let mut ticket = here.client().await.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+        assert!(ticket.leave().await.expect("leave"));
+        clock.advance_ms(2 * 60 * 60 * 1_000);
+        Self { clock, here, there, ticket, _rules: rules }
+    }
+}
+
 /// A watch of a ticket that was purged ends, at each of two servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watch_of_a_purged_ticket_ends() {
     let Some(database) = create_test_database("watch_of_a_purged_ticket_ends").await else { return };
-    let rules = RulesetDirectory::with_files(&[("duel.xml", &duel_ruleset(""))]);
-    let clock = Arc::new(TestClock::new());
-    let (here, there) = servers_on_one_postgres(&database.url, &clock, |config| {
-        config.rulesets = RulesetSource::Directory(rules.path().to_owned());
-        config.token_key_file = Some(rules.path().join("token-key"));
-    })
-    .await;
-    let client = here.client().await;
-    let mut ann = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
-    assert!(ann.leave().await.expect("leave"));
-    clock.advance_ms(2 * 60 * 60 * 1_000);
+    let site = PurgedTicket::on(&database.url).await;
     let mut connection = database.connect().await;
     wait_until("the ticket is purged", async || {
         let count: i64 =
@@ -225,8 +240,8 @@ async fn watch_of_a_purged_ticket_ends() {
         count == 0
     })
     .await;
-    for client in [client, there.client().await] {
-        let mut stream = client.watch_tickets([ann.reference()]);
+    for client in [site.here.client().await, site.there.client().await] {
+        let mut stream = client.watch_tickets([site.ticket.reference()]);
         let watched = async {
             // A server may still have it in memory.
             while let Some(status) = stream.next().await.expect("the stream is open") {
@@ -248,32 +263,23 @@ async fn tickets_read(server: &TestServer) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heartbeats_of_a_purged_ticket_read_the_store_once() {
     let Some(database) = create_test_database("heartbeats_of_a_purged_ticket").await else { return };
-    let rules = RulesetDirectory::with_files(&[("duel.xml", &duel_ruleset(""))]);
-    let clock = Arc::new(TestClock::new());
-    let (here, there) = servers_on_one_postgres(&database.url, &clock, |config| {
-        config.rulesets = RulesetSource::Directory(rules.path().to_owned());
-        config.token_key_file = Some(rules.path().join("token-key"));
-    })
-    .await;
-    let mut ann = here.client().await.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
-    assert!(ann.leave().await.expect("leave"));
-    clock.advance_ms(2 * 60 * 60 * 1_000);
-    let late = there.client().await;
+    let site = PurgedTicket::on(&database.url).await;
+    let late = site.there.client().await;
     let beat = async || {
-        let request = pb::QueueHeartbeatRequest { tickets: vec![ann.reference()], ..Default::default() };
+        let request = pb::QueueHeartbeatRequest { tickets: vec![site.ticket.reference()], ..Default::default() };
         late.heartbeat_tickets(request).await.expect("a heartbeat").statuses.remove(0)
     };
     wait_until("the ticket is purged, in memory too", async || {
         beat().await;
-        tickets_read(&there).await > 0
+        tickets_read(&site.there).await > 0
     })
     .await;
-    let (reads, told) = (tickets_read(&there).await, beat().await);
+    let (reads, told) = (tickets_read(&site.there).await, beat().await);
     for _ in 0..3 {
         assert_eq!(beat().await, told);
     }
-    assert_eq!(tickets_read(&there).await, reads);
-    clock.advance_ms(10_000);
+    assert_eq!(tickets_read(&site.there).await, reads);
+    site.clock.advance_ms(10_000);
     beat().await;
-    assert_eq!(tickets_read(&there).await, reads + 1);
+    assert_eq!(tickets_read(&site.there).await, reads + 1);
 }

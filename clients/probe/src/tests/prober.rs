@@ -144,18 +144,6 @@ fn prober_obeys_the_flags_of_the_host() {
     assert_eq!(busy.next_packet(500 * MS), None);
 }
 
-/// The time for which a host says that it held a packet is part of the round trip: a host would look nearer by it.
-#[test]
-fn prober_does_not_subtract_the_time_that_the_host_held_a_packet() {
-    let mut probed = prober(100.0);
-    let packet = probed.next_packet(MS).unwrap();
-    let Echo(question) = Echo::decode(&packet, &key()).unwrap();
-    let flags = HostStateFlags::default();
-    let reply = EchoReply { question, flags, wait_10ms: 0, held_10us: 1_500, cookie: [7; 16] }.encode(&key());
-    assert!(probed.handle(&reply, endpoint(), 21 * MS));
-    assert_eq!(probed.statistics().floor_ms, Some(20.0), "15 ms were held");
-}
-
 /// The involved run uses the cookie of the quick one. Without a fresh one it asks for one first, by a packet
 /// that is not in its statistics.
 #[test]

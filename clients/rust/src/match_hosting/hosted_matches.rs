@@ -9,6 +9,9 @@ use crate::secret_length::debug_secret_length;
 /// Matches that one heartbeat may name, and that the server lists of one advertisement.
 pub(crate) const MATCHES_PER_HEARTBEAT_MAX: usize = 256;
 
+/// Matches after which a round takes no more new ones: they wait for the next round.
+const MATCHES_PER_ROUND_MAX: usize = 16 * MATCHES_PER_HEARTBEAT_MAX;
+
 /// Matches of one advertisement, as of the last heartbeat.
 ///
 /// A *round* of heartbeats names each match once: first those that are known, then those that the server lists as new. A host of more
@@ -80,7 +83,10 @@ impl HostedMatches {
         self.is_list_full = MATCHES_PER_HEARTBEAT_MAX <= response.hosted_match_ids.len();
         for id in response.hosted_match_ids.iter().take(MATCHES_PER_HEARTBEAT_MAX) {
             // Once: the server may name matches that it does not let this host confirm.
-            if !self.hosted.contains(id) && self.of_round.insert(id.clone()) {
+            if self.of_round.len() < MATCHES_PER_ROUND_MAX
+                && !self.hosted.contains(id)
+                && self.of_round.insert(id.clone())
+            {
                 self.unnamed.push_back(id.clone());
             }
         }
@@ -112,5 +118,27 @@ impl fmt::Debug for HostedMatches {
             .field("given_up", &self.given_up)
             .field("unnamed", &self.unnamed)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that lists new matches in each answer does not keep a host in one round.
+    #[test]
+    fn round_of_heartbeats_is_limited() {
+        let mut matches = HostedMatches::new(b"token".to_vec());
+        let mut next = Some(matches.start_round());
+        let mut named = BTreeSet::new();
+        for answer in 0.. {
+            let Some(request) = next else { break };
+            named.extend(request.matches.into_iter().map(|beat| beat.match_id));
+            let hosted_match_ids = (0..300).map(|number| format!("{answer} {number}")).collect();
+            matches.take_response(&pb::QueueHostHeartbeatResponse { hosted_match_ids, ..Default::default() });
+            next = matches.next_of_round();
+        }
+        assert_eq!(named.len(), MATCHES_PER_ROUND_MAX);
+        assert!(matches.is_list_full());
     }
 }

@@ -13,6 +13,7 @@ use crate::pb;
 use crate::queueing::call::{QueueAnswer, QueueCall, QueueRequest};
 use crate::queueing::event::{QueueEnd, QueueEvent, QueueOutcome, QueueingState};
 use crate::queueing::saved::SavedTicket;
+use crate::queueing::token_renewal::TokenRenewal;
 use crate::retry::RetryPolicy;
 
 /// TTL of a ticket until the server has told one.
@@ -20,8 +21,6 @@ const TTL_DEFAULT: Duration = Duration::from_secs(60);
 /// Pause before the game connects again, and attempts after which the party leaves the match.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 const CONNECT_ATTEMPTS: u32 = 5;
-/// Shortest and longest time after which a latency token is sent again whose heartbeat has failed, with all its attempts.
-const RENEWAL_PAUSE_RANGE: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 /// Longest time for leaving. Later the ticket expires.
 const ENDING_TIME: Duration = Duration::from_secs(10);
 /// Transitions of one event; more would be an endless loop.
@@ -45,11 +44,7 @@ pub struct Queueing {
     report: Option<CallId>,
     /// Whether the request to enter may have been made before, with the token that it has.
     is_restored: bool,
-    /// Latest latency token; empty for none.
-    latency_token: Vec<u8>,
-    /// Time from which that token is to be sent. `None` if the server has it.
-    renewal_at: Option<MonotonicTime>,
-    renewal: Option<CallId>,
+    token_renewal: TokenRenewal,
 }
 
 #[derive(Debug, PartialEq)]
@@ -115,9 +110,7 @@ impl Queueing {
             connect_attempts: 0,
             report: None,
             is_restored,
-            latency_token: Vec::new(),
-            renewal_at: None,
-            renewal: None,
+            token_renewal: TokenRenewal::default(),
         }
     }
 
@@ -195,8 +188,7 @@ impl Queueing {
             return None;
         }
         self.watch = Watch::Open { until: self.now + self.ttl() };
-        self.renewal_at = None;
-        let latency_token = self.latency_token.clone();
+        let latency_token = self.token_renewal.take_to_send();
         Some(pb::QueueWatchRequest { tickets: vec![self.saved.ticket.clone()], latency_token })
     }
 
@@ -216,13 +208,13 @@ impl Queueing {
             Watch::Open { until } | Watch::Backoff { until } => Some(until),
             Watch::Closed | Watch::Wanted => None,
         };
-        let renewal_at = self.renewal_at.filter(|_| self.can_renew());
-        [state_at, watch_at, renewal_at, self.calls.next_timeout()].into_iter().flatten().min()
+        [state_at, watch_at, self.renewal_at(), self.calls.next_timeout()].into_iter().flatten().min()
     }
 
-    /// Whether a latency token may be sent by a heartbeat. Without an open watch the next one has it.
-    fn can_renew(&self) -> bool {
-        self.state == State::Watching && matches!(self.watch, Watch::Open { .. }) && self.renewal.is_none()
+    /// Time at which a heartbeat with a latency token is due. Without an open watch the next one has the token.
+    fn renewal_at(&self) -> Option<MonotonicTime> {
+        let can_renew = self.state == State::Watching && matches!(self.watch, Watch::Open { .. });
+        self.token_renewal.due_at().filter(|_| can_renew)
     }
 
     fn start(&mut self) {
@@ -267,7 +259,7 @@ impl Queueing {
                 self.watch = Watch::Wanted;
                 true
             }
-            _ if self.can_renew() && self.renewal_at.is_some_and(|at| at <= self.now) => {
+            _ if self.renewal_at().is_some_and(|at| at <= self.now) => {
                 self.renew_round_trips();
                 true
             }
@@ -288,7 +280,9 @@ impl Queueing {
                 self.report = None;
                 self.end_if_over();
             }
-            (QueueRequest::Heartbeat(_), result) if self.renewal == Some(id) => self.on_renewed(result.err()),
+            (QueueRequest::Heartbeat(_), result) if self.token_renewal.is_call(id) => {
+                self.token_renewal.on_ended(result.err(), self.now);
+            }
             (_, Ok(answer)) => self.on_late_answer(answer),
             // A reply that comes too late or a ticket that is gone: the watch tells what became of it.
             (_, Err(_)) => {}
@@ -421,34 +415,19 @@ impl Queueing {
         self.report = Some(self.calls.start(QueueRequest::ReportResult(request), self.now));
     }
 
-    /// Takes a latency token. The round trips of a ticket expire with the one that they came with, so a new one is sent while it waits.
+    /// Takes a latency token: the request to enter has it, or a heartbeat.
     fn take_latency_token(&mut self, token: Vec<u8>) {
-        if token == self.latency_token {
-            return;
+        let has_entered = self.state != State::Idle || self.is_restored;
+        let is_new = self.token_renewal.set_latest(token.clone(), has_entered.then_some(self.now));
+        if is_new && !has_entered {
+            self.saved.request.session_composition.get_or_insert_default().latency_token = token;
         }
-        if self.state == State::Idle && !self.is_restored {
-            self.saved.request.session_composition.get_or_insert_default().latency_token.clone_from(&token);
-        } else {
-            self.renewal_at = (!token.is_empty()).then_some(self.now);
-        }
-        self.latency_token = token;
     }
 
     fn renew_round_trips(&mut self) {
-        let (tickets, latency_token) = (vec![self.saved.ticket.clone()], self.latency_token.clone());
+        let (tickets, latency_token) = (vec![self.saved.ticket.clone()], self.token_renewal.take_to_send());
         let request = pb::QueueHeartbeatRequest { tickets, latency_token, ..Default::default() };
-        self.renewal = Some(self.calls.start(QueueRequest::Heartbeat(request), self.now));
-        self.renewal_at = None;
-    }
-
-    /// Sends the latest token again later, if its heartbeat has failed and a repetition may succeed.
-    fn on_renewed(&mut self, failure: Option<CallError>) {
-        self.renewal = None;
-        if let Some(error) = failure.filter(|error| !error.is_final() && !self.latency_token.is_empty()) {
-            let [least, most] = RENEWAL_PAUSE_RANGE;
-            let pause = error.retry_after_ms.map_or(least, Duration::from_millis).clamp(least, most);
-            self.renewal_at.get_or_insert(self.now + pause);
-        }
+        self.token_renewal.on_started(self.calls.start(QueueRequest::Heartbeat(request), self.now));
     }
 
     /// Ends when the ticket has ended, the own report is sent, and no report of others is awaited.
