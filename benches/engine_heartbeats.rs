@@ -113,8 +113,8 @@ impl Hosts {
             served_silos: None,
             supervisor: fireteam::supervisor::TaskSupervisor::default(),
             pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
-            beacons: BeaconSettings::default(),
-            encode_advert: encode_static_candidate_fields,
+            beacon_settings: BeaconSettings::default(),
+            encode_static_candidate_fields: encode_static_candidate_fields,
         };
         let engine = Engine::start(parts).await.expect("an empty store loads");
         let mut this = Self { engine, clock, counter, hosts: Vec::new() };

@@ -108,8 +108,8 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         served_silos: None,
         supervisor: fireteam::supervisor::TaskSupervisor::default(),
         pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
-        beacons: BeaconSettings::default(),
-        encode_advert: encode_static_candidate_fields,
+        beacon_settings: BeaconSettings::default(),
+        encode_static_candidate_fields: encode_static_candidate_fields,
     };
     Engine::start(parts).await.expect("an empty store loads")
 }

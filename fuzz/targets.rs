@@ -50,7 +50,7 @@ pub(crate) const TARGETS: [(&str, Target); 9] = [
 pub(crate) fn requests(bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let origin = if first < 128 { ValueOrigin::Client } else { ValueOrigin::GameServer };
-    let caller = Caller { origin, ..Caller::default() };
+    let caller = Caller { program_kind: origin, ..Caller::default() };
     let entry_point = RequestReader { field_prefix: "", envelope_set_id: None, envelope_nonce: Some(u64::from(first)) };
     match first % 8 {
         0 => drop(

@@ -48,7 +48,7 @@ use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 pub use crate::engine::beacon_directory::{BeaconSettings, ReceiptPrefixRule};
 use crate::engine::beacons::BeaconEngine;
-use crate::engine::beacons::refresh_task::{read_beacons, run_beacon_refresh};
+use crate::engine::beacons::refresh_task::{refresh_beacon_directory, run_beacon_refresh};
 pub use crate::engine::latency_tokens::LatencyTokens;
 use crate::store::StoreError;
 use crate::supervisor::TaskSupervisor;
@@ -110,10 +110,10 @@ impl Engine {
         let record_scales = async || record_first_scales(&*common.store, &common.ratings, &rulesets).await;
         retry_at_startup("record rating scales of rulesets without a file", record_scales).await?;
         // Before the queues: without beacons a pass would pair by distance whom it pairs by predictions.
-        retry_at_startup("read beacons", async || read_beacons(&common).await).await?;
+        retry_at_startup("read beacons", async || refresh_beacon_directory(&common).await).await?;
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) =
-            QueueEngine::start(Arc::clone(&common), adverts.advert_handle(), &shutdown).await?;
+            QueueEngine::start(Arc::clone(&common), adverts.advert_access(), &shutdown).await?;
         tasks.extend(queue_tasks);
         // The ratings were loaded after the advertisements, whose values depend on them.
         let _ = adverts.flush().await;

@@ -105,8 +105,8 @@ impl InProcessServer {
             served_silos: None,
             supervisor: fireteam::supervisor::TaskSupervisor::default(),
             pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
-            beacons: BeaconSettings::default(),
-            encode_advert,
+            beacon_settings: BeaconSettings::default(),
+            encode_static_candidate_fields: encode_advert,
         };
         let engine = Arc::new(runtime.block_on(Engine::start(deps)).expect("an empty store loads"));
         let resolver = ClientAddressResolver::new(Arc::new(|peer, _| peer));

@@ -359,7 +359,7 @@ fn engine_caller_of(identity: Option<&Arc<Identity>>) -> command::Caller {
         subject: Some(identity.caller_key),
         user: identity.player_account_key(),
         is_operator: identity.role == Role::Operator,
-        origin,
+        program_kind: origin,
         ip_address: None,
         tcp_floor_us: None,
     }

@@ -143,7 +143,7 @@ impl ConnectResponses {
             SubResponse::Update(update) => {
                 let has_room = self.subscriptions.len() < SUBSCRIBED_ADVERTISEMENTS_MAX;
                 let is_new = has_room && self.subscriptions.insert(update.id);
-                if is_new || update.created && self.subscriptions.contains(&update.id) {
+                if is_new || update.is_new_advert && self.subscriptions.contains(&update.id) {
                     let (reservations, hosted_matches) =
                         self.handler.subscribe_host_to_advertisement(&self.caller, update.id, &self.event_listener);
                     update.reservations = reservations;

@@ -329,25 +329,25 @@ impl OperatorService for OperatorApi {
         let entry = AuditDetails { target: format!("match {id}"), ..AuditDetails::default() };
         let queues = self.backend.queue_engine(&caller)?;
         let overview = queues.match_overview(id).await.map_err(Rejection::from)?;
-        Ok(with_audit_details(entry, lookup::match_response(&overview, queues.public_user_keys())))
+        Ok(with_audit_details(entry, lookup::match_response(&overview, queues.public_user_key_secret())))
     }
 
     async fn get_player(&self, request: Request<pb::GetPlayerRequest>) -> ServiceResult<pb::GetPlayerResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let queues = self.backend.queue_engine(&caller)?;
-        let query = lookup::get_player_query(&message, queues.public_user_keys())?;
+        let query = lookup::get_player_query(&message, queues.public_user_key_secret())?;
         let overview = queues.player_overview(query).await.map_err(Rejection::from)?;
         // The audit log names no account, but the key that the user has in logs.
         let target = format!("user {}", lookup::user_log_name_text(overview.log_name));
         let entry = AuditDetails { target, ..AuditDetails::default() };
-        Ok(with_audit_details(entry, lookup::player_response(&overview, queues.public_user_keys())))
+        Ok(with_audit_details(entry, lookup::player_response(&overview, queues.public_user_key_secret())))
     }
 
     async fn erase_user(&self, request: Request<pb::EraseUserRequest>) -> ServiceResult<pb::EraseUserResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let queues = self.backend.queue_engine(&caller)?;
         let user_id = message.user_id.clone();
-        let (user, reason) = user_data::erase_user_command(message, queues.public_user_keys())?;
+        let (user, reason) = user_data::erase_user_command(message, queues.public_user_key_secret())?;
         // The last line with this key: the erasure forgets it.
         let log_key =
             lookup::user_log_name_text(queues.existing_or_random_log_name(user).await.map_err(Rejection::from)?);
@@ -360,13 +360,13 @@ impl OperatorService for OperatorApi {
     async fn export_user(&self, request: Request<pb::ExportUserRequest>) -> ServiceResult<pb::ExportUserResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let queues = self.backend.queue_engine(&caller)?;
-        let query = user_data::export_user_query(&message, queues.public_user_keys())?;
+        let query = user_data::export_user_query(&message, queues.public_user_key_secret())?;
         let log_key =
             lookup::user_log_name_text(queues.existing_or_new_log_name(query.user).await.map_err(Rejection::from)?);
         let entry = AuditDetails { target: format!("user {log_key}"), ..AuditDetails::default() };
         let export =
             queues.export_user_page(query.user, query.after, query.page_size).await.map_err(Rejection::from)?;
-        let response = user_data::export_user_response(&export, queues.now(), queues.public_user_keys());
+        let response = user_data::export_user_response(&export, queues.now(), queues.public_user_key_secret());
         Ok(with_audit_details(entry, response))
     }
 
@@ -382,7 +382,7 @@ impl OperatorService for OperatorApi {
             target: format!("{} finished matches", matches.len().min(page_size)),
             ..AuditDetails::default()
         };
-        let keys = queues.public_user_keys();
+        let keys = queues.public_user_key_secret();
         Ok(with_audit_details(entry, rating::export_matches_response(matches, page_size, message.page_token, keys)))
     }
 }

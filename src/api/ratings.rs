@@ -58,7 +58,7 @@ impl RatingService for RatingsApi {
         let queues = self.authorized.queue_engine_for_rating_reads(&caller);
         let views =
             queues.user_ratings(caller.engine_caller(), set_id, &users).await.map_err(rejection_of_engine_error)?;
-        Ok(Response::new(rating::ratings_response(message.user_ids, &users, views, queues.public_user_keys())))
+        Ok(Response::new(rating::ratings_response(message.user_ids, &users, views, queues.public_user_key_secret())))
     }
 
     async fn get_leaderboard(
@@ -67,9 +67,9 @@ impl RatingService for RatingsApi {
     ) -> ServiceResult<pb::GetLeaderboardResponse> {
         let (caller, message) = self.authorized.split_and_charge_rating_read(request, |_| 1)?;
         let queues = self.authorized.queue_engine_for_rating_reads(&caller);
-        let query = RequestReader::default().leaderboard_query(&message, queues.public_user_keys())?;
+        let query = RequestReader::default().leaderboard_query(&message, queues.public_user_key_secret())?;
         let page = queues.leaderboard_page(caller.engine_caller(), query).await.map_err(rejection_of_engine_error)?;
-        Ok(Response::new(rating::leaderboard_response(page, queues.public_user_keys())))
+        Ok(Response::new(rating::leaderboard_response(page, queues.public_user_key_secret())))
     }
 
     async fn predict_outcome(

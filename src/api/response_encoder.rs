@@ -136,8 +136,8 @@ fn probe_to_proto(probe: &ProbeEndpoint, hosted: bool) -> pb::ProbeEndpoint {
 }
 
 /// Party sizes of encoded static fields: the field after the id.
-fn extract_encoded_party_sizes(encoded_advert: &[u8]) -> &[u8] {
-    let after_id = encoded_advert.get(ENCODED_ID_BYTES..).unwrap_or_default();
+fn extract_encoded_party_sizes(static_candidate_fields: &[u8]) -> &[u8] {
+    let after_id = static_candidate_fields.get(ENCODED_ID_BYTES..).unwrap_or_default();
     let mut after_key = after_id.get(1..).unwrap_or_default();
     let sizes_len = encoding::decode_varint(&mut after_key).map_or(0, |length| length as usize);
     after_id.get(..after_id.len() - after_key.len() + sizes_len).unwrap_or_default()
@@ -204,8 +204,8 @@ impl<'a> CandidatesResponseEncoder<'a> {
         let round_trip_ms = candidate.round_trip.map(disclosed_round_trip_ms);
         // With a handle, the answer has neither the id nor the probe endpoint, by which searchers could compare.
         let (id, static_fields) = match candidate.handle {
-            Some(handle) => (Some(handle), extract_encoded_party_sizes(candidate.encoded_advert)),
-            None => (None, candidate.encoded_advert),
+            Some(handle) => (Some(handle), extract_encoded_party_sizes(candidate.static_candidate_fields)),
+            None => (None, candidate.static_candidate_fields),
         };
         let source = candidate.round_trip.map(round_trip_source);
         let interval = candidate.round_trip.and_then(disclosed_interval_ms);
@@ -268,7 +268,7 @@ impl<'a> CandidatesResponseEncoder<'a> {
         let mut bytes = self.bytes;
         let out = &mut bytes;
         encoding::uint32::encode(2, &answer.evaluated_rows, out);
-        encoding::bool::encode(3, &answer.truncated, out);
+        encoding::bool::encode(3, &answer.is_truncated, out);
         for (refusal, count) in &answer.refusal_counts {
             encoding::message::encode(4, &refusal_count(&answer.ruleset, *refusal, *count), out);
         }
@@ -293,12 +293,13 @@ impl<'a> CandidatesResponseEncoder<'a> {
         let mut bytes = self.bytes;
         encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
         let mut ignored_fields = prefix_with_session_composition(&answer.ignored_fields);
-        ignored_fields
-            .extend(answer.implausible_measurements.iter().map(|index| format!("measurements[{index}].round_trip_ms")));
+        ignored_fields.extend(
+            answer.implausible_measurement_indices.iter().map(|index| format!("measurements[{index}].round_trip_ms")),
+        );
         encoding::string::encode_repeated(3, &ignored_fields, &mut bytes);
         encoding::bytes::encode(4, &answer.search_token, &mut bytes);
-        encoding::uint32::encode(5, &(answer.answered as u32), &mut bytes);
-        encoding::uint32::encode(6, &(answer.probed as u32), &mut bytes);
+        encoding::uint32::encode(5, &(answer.answered_count as u32), &mut bytes);
+        encoding::uint32::encode(6, &(answer.probed_count as u32), &mut bytes);
         encoding::message::encode_repeated(7, &self.player_probes, &mut bytes);
         EncodedCandidatesResponse { bytes }
     }

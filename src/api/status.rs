@@ -142,7 +142,7 @@ impl From<EngineError> for Rejection {
                 Self::new(C::NotFound, ErrorReason::UnknownMatchmakingSet, text)
                     .with_metadata("matchmaking_set_id", set)
             }
-            EngineError::SetRetired { set_id, ends_in_ms } => {
+            EngineError::SetRetired { set_id, retires_in_ms: ends_in_ms } => {
                 let text = format!(
                     "matchmaking set {set_id} is being retired and takes no new tickets and advertisements; its waiting \
                      tickets end in {ends_in_ms} ms unless its ruleset file returns"
@@ -236,17 +236,17 @@ impl From<EngineError> for Rejection {
                     .with_metadata("rule", rule)
                     .with_metadata("side", side)
             }
-            EngineError::Silent => Self::new(
+            EngineError::HostDidNotAnswerProbes => Self::new(
                 C::FailedPrecondition,
                 ErrorReason::Silent,
                 "the host did not answer latency probes of this search, or is incompatible; try the next candidate",
             ),
-            EngineError::NotMeasured => Self::new(
+            EngineError::HostNotMeasured => Self::new(
                 C::FailedPrecondition,
                 ErrorReason::NotMeasured,
                 "the ruleset asks for a measured round trip; probe the host, and send the result with ReportLatency",
             ),
-            EngineError::NoBeacons => Self::new(
+            EngineError::BeaconsNotConfigured => Self::new(
                 C::FailedPrecondition,
                 ErrorReason::NoBeacons,
                 "the server knows no beacons; start it with --beacon-fleet-key-file",
@@ -266,7 +266,7 @@ impl From<EngineError> for Rejection {
                 let text = "reservation was released or has expired; reserve with a new idempotency_key";
                 Self::new(C::FailedPrecondition, ErrorReason::ReservationEnded, text)
             }
-            EngineError::TooManyReservations => {
+            EngineError::AdvertisementReservationsFull => {
                 let text = "the session has its maximum number of reservations; try the next candidate";
                 Self::new(C::ResourceExhausted, ErrorReason::TooManyReservations, text)
             }
@@ -340,7 +340,7 @@ impl From<EngineError> for Rejection {
                             without the player";
                 Self::new(C::FailedPrecondition, ErrorReason::PlayerUnavailable, text)
             }
-            EngineError::TeamUnavailable { team_index } => {
+            EngineError::TeamHasNoAvailablePlayers { team_index } => {
                 let text =
                     format!("teams[{team_index}] has no player who can play now; start the match without it, or later");
                 Self::new(C::FailedPrecondition, ErrorReason::PlayerUnavailable, text).with_metadata("team", team_index)

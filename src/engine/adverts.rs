@@ -1,7 +1,7 @@
 //! Advertisements: search, update, reservations, expiry, and the single writer that commits their changes.
 
+pub(crate) mod advert_access;
 pub(crate) mod advert_engine;
-pub(crate) mod advert_handle;
 pub(crate) mod advert_set;
 pub(crate) mod advert_set_map;
 pub(crate) mod advert_state;

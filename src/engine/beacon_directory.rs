@@ -48,7 +48,7 @@ pub(crate) struct BeaconDirectory {
     /// Fleet of the live beacons, and the time of its round trips.
     fleet: Mutex<Option<FleetSnapshot>>,
     /// Number of times that predictions have got another fleet, or lost theirs.
-    fleet_changes: AtomicU64,
+    fleet_change_count: AtomicU64,
 }
 
 /// Fleet that predictions use, until its beacons change or its round trips are old.
@@ -60,7 +60,7 @@ struct FleetSnapshot {
     /// Ids of its beacons, in order. An id is of one place, for ever.
     ids: Vec<u32>,
     /// Announcements that it was made from.
-    rows: Arc<[StoredBeacon]>,
+    source_beacons: Arc<[StoredBeacon]>,
 }
 
 impl BeaconDirectory {
@@ -69,7 +69,7 @@ impl BeaconDirectory {
             settings,
             beacons: RwLock::new(Arc::default()),
             fleet: Mutex::new(None),
-            fleet_changes: AtomicU64::new(0),
+            fleet_change_count: AtomicU64::new(0),
         }
     }
 
@@ -100,7 +100,7 @@ impl BeaconDirectory {
             // A fleet that cannot predict yet is made again with each round of announcements.
             let is_fresh = match snapshot.fleet.check_can_predict() {
                 Ok(()) => now.ms_since(snapshot.taken_at) < FLEET_REFRESH_MS,
-                Err(_) => Arc::ptr_eq(&snapshot.rows, &beacons),
+                Err(_) => Arc::ptr_eq(&snapshot.source_beacons, &beacons),
             };
             is_fresh && ids.clone().eq(snapshot.ids.iter().copied())
         };
@@ -109,9 +109,10 @@ impl BeaconDirectory {
             let fleet = Arc::new(fleet_of(&live));
             let previous = snapshot.as_ref().map(|snapshot| &snapshot.fleet);
             if previous.into_iter().chain([&fleet]).any(|fleet| fleet.check_can_predict().is_ok()) {
-                self.fleet_changes.fetch_add(1, Ordering::Relaxed);
+                self.fleet_change_count.fetch_add(1, Ordering::Relaxed);
             }
-            *snapshot = Some(FleetSnapshot { fleet, taken_at: now, ids: ids.collect(), rows: Arc::clone(&beacons) });
+            *snapshot =
+                Some(FleetSnapshot { fleet, taken_at: now, ids: ids.collect(), source_beacons: Arc::clone(&beacons) });
         }
         snapshot.as_ref().map(|snapshot| Arc::clone(&snapshot.fleet)).filter(|fleet| fleet.check_can_predict().is_ok())
     }
@@ -119,7 +120,7 @@ impl BeaconDirectory {
     /// Number of changes of the fleet that predictions use, until `now`. A fleet that cannot predict, before and after, is no change.
     pub(crate) fn fleet_change_count(&self, now: UnixMs) -> u64 {
         let _ = self.fleet(now);
-        self.fleet_changes.load(Ordering::Relaxed)
+        self.fleet_change_count.load(Ordering::Relaxed)
     }
 
     /// A live beacon.

@@ -24,18 +24,18 @@ struct CachedBlockList {
     blocked: Arc<[UserKey]>,
     version: u64,
     /// Time at which this server has written it, if it was the last to do so. A read of all lists may be older.
-    written_at: Option<UnixMs>,
+    written_here_at: Option<UnixMs>,
 }
 
 impl BlockLists {
     /// Takes over a stored list, unless a newer one is known. `written_at` is the time if this server has written it. Returns
     /// whether the list has changed.
-    pub(crate) fn apply(&mut self, stored: &StoredBlockList, written_at: Option<UnixMs>) -> bool {
+    pub(crate) fn apply_if_newer(&mut self, stored: &StoredBlockList, written_at: Option<UnixMs>) -> bool {
         if self.lists.get(&stored.user).is_some_and(|known| stored.version <= known.version) {
             return false;
         }
         let (blocked, version) = (Arc::clone(&stored.blocked), stored.version);
-        let before = self.lists.insert(stored.user, CachedBlockList { blocked, version, written_at });
+        let before = self.lists.insert(stored.user, CachedBlockList { blocked, version, written_here_at: written_at });
         let before = before.map_or_else(|| Arc::from([]), |list| list.blocked);
         self.unlink(stored.user, &before);
         for user in &*stored.blocked {
@@ -61,7 +61,7 @@ impl BlockLists {
         newer_than: UnixMs,
     ) -> Vec<UserKey> {
         let listed: HashSet<UserKey, BuildIdHasher> = stored.iter().map(|list| list.user).collect();
-        let is_old = |list: &CachedBlockList| list.written_at.is_none_or(|at| at < newer_than);
+        let is_old = |list: &CachedBlockList| list.written_here_at.is_none_or(|at| at < newer_than);
         let old = self.lists.iter().filter(|(user, list)| !listed.contains(*user) && is_old(list));
         let mut removed: Vec<UserKey> = old.map(|(user, _)| *user).collect();
         removed.retain(|user| self.remove(*user));
@@ -147,7 +147,7 @@ mod tests {
                 let blocked: Vec<u32> =
                     (0..draw(4)).map(|_| draw(6)).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
                 let list = stored(of, &blocked, u64::from(draw(20)) + 1);
-                lists.apply(&list, None);
+                lists.apply_if_newer(&list, None);
                 if newest.get(&of).is_none_or(|known| known.version < list.version) {
                     newest.insert(of, list);
                 }
@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn own_list_outlives_an_older_read_of_all_lists() {
         let mut lists = BlockLists::default();
-        assert!(lists.apply(&stored(1, &[2], 1), Some(UnixMs(1_000))));
-        assert!(lists.apply(&stored(3, &[2], 1), None));
+        assert!(lists.apply_if_newer(&stored(1, &[2], 1), Some(UnixMs(1_000))));
+        assert!(lists.apply_if_newer(&stored(3, &[2], 1), None));
         assert_eq!(lists.remove_unlisted_older_than(&[], UnixMs(1_000)), [user(3)]);
         assert_eq!(lists.remove_unlisted_older_than(&[], UnixMs(1_001)), [user(1)]);
     }

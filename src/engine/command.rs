@@ -26,7 +26,7 @@ pub struct Caller {
     /// Whether the caller is an operator. It may read all ratings.
     pub is_operator: bool,
     /// Kind of program that calls: game client or game server.
-    pub origin: ValueOrigin,
+    pub program_kind: ValueOrigin,
     /// Client IP address, used for geolocation. Never logged, and stored only as the probe endpoint that the
     /// caller publishes.
     pub ip_address: Option<IpAddr>,
@@ -61,7 +61,7 @@ pub struct GrantConsentCommand {
     /// Use of the consent.
     pub purpose: ConsentPurpose,
     /// Whether the leader may answer ready checks for the caller.
-    pub may_answer: bool,
+    pub may_leader_answer: bool,
 }
 
 /// Change of a durable block list.
@@ -126,7 +126,7 @@ pub struct CandidateView<'a> {
     /// Handle that the answer has instead of the id and without probe endpoint; `None` where searchers receive ids.
     pub handle: Option<AdvertisementId>,
     /// Static part of the answer, encoded at publication.
-    pub encoded_advert: &'a [u8],
+    pub static_candidate_fields: &'a [u8],
     /// Exact score; lower is better.
     pub score: f64,
     /// Exact terms of the score, in the order of the ruleset's soft filters.
@@ -153,7 +153,7 @@ pub struct SearchSummary {
     /// Index rows evaluated.
     pub evaluated_rows: u32,
     /// The row limit ended the search early.
-    pub truncated: bool,
+    pub is_truncated: bool,
     /// Refusals among the evaluated rows.
     pub refusal_counts: Vec<(Refusal, u32)>,
     /// Token for the next search.
@@ -211,7 +211,7 @@ pub struct UpdateAdvertAnswer {
     /// Token for the next update.
     pub advertisement_token: Vec<u8>,
     /// The advertisement is new.
-    pub created: bool,
+    pub is_new_advert: bool,
     /// Remaining TTL, milliseconds.
     pub expires_in_ms: u32,
     /// Ruleset under which it is published.
@@ -357,13 +357,13 @@ pub struct LatencyReportSummary {
     /// Token that carries what was measured.
     pub search_token: Vec<u8>,
     /// Candidates of the search that have answered.
-    pub answered: usize,
+    pub answered_count: usize,
     /// Candidates of the search that were probed.
-    pub probed: usize,
+    pub probed_count: usize,
     /// Paths of ignored fields, relative to the session composition.
     pub ignored_fields: Vec<String>,
     /// Indices of measurements below the speed-of-light minimum.
-    pub implausible_measurements: Vec<usize>,
+    pub implausible_measurement_indices: Vec<usize>,
 }
 
 /// Latency measurement phases that follow the locality search.

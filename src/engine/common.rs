@@ -85,7 +85,7 @@ pub(crate) struct Common {
     /// Result of the last commits.
     pub(crate) write_health: WriteHealth,
     /// Outages, which extend the deadlines of tickets and matches.
-    pub(crate) outages: OutageLog,
+    pub(crate) server_outages: OutageLog,
     /// Restarts tasks after a panic, or stops the server.
     pub(crate) supervisor: TaskSupervisor,
     /// Keeps the input of a pass that panicked.
@@ -101,7 +101,7 @@ impl Common {
         self.public_user_keys.match_player_key(match_id, user)
     }
 
-    /// Keys by which a caller may name a player of a match: that of [`match_player_key`](Self::player_key), and the one that
+    /// Keys by which a caller may name a player of a match: that of [`match_player_key`](Self::match_player_key), and the one that
     /// servers of version 0.2.0 told.
     pub(crate) fn current_and_legacy_match_player_keys(&self, match_id: MatchId, user: UserKey) -> [UserKey; 2] {
         [self.match_player_key(match_id, user), self.token_signer.legacy_match_player_key(match_id, user)]
@@ -110,14 +110,14 @@ impl Common {
     /// Records the result of a commit.
     pub(crate) fn record_commit<T>(&self, result: &Result<T, StoreError>) {
         self.write_health.record(result);
-        self.outages.record_commit_result(result, self.clock.now());
+        self.server_outages.record_commit_result(result, self.clock.now());
     }
 
     /// Adds all counts of statistics to the store. On an error they wait for the next call, and while commits fail: an attempt
     /// would only delay others.
     pub(crate) async fn flush_statistics(&self) -> Result<(), StoreError> {
         let is_down = self.store_health.as_ref().is_some_and(|health| health.is_down());
-        let is_writable = !is_down && !self.outages.has_open_outage();
+        let is_writable = !is_down && !self.server_outages.has_open_outage();
         self.statistics.flush((&*self.store, is_writable), &*self.clock, &self.metrics).await
     }
 
@@ -176,7 +176,7 @@ impl Common {
             None => Ok(()),
             Some(retiring) => {
                 let ends_in_ms = retiring.ends_at.ms_since(self.clock.now());
-                Err(EngineError::SetRetired { set_id, ends_in_ms })
+                Err(EngineError::SetRetired { set_id, retires_in_ms: ends_in_ms })
             }
         }
     }

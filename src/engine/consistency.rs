@@ -15,14 +15,14 @@ use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::adverts::advert_set_map::LockedAdvertSet;
+use crate::engine::adverts::advert_set_map::AdvertSetLock;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use crate::engine::error::EngineError;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::StoreError;
 
-use self::compare::{MemoryAdvertState, StoredAdvertState, are_indexes_correct, inconsistency_kinds, is_unchanged};
+use self::compare::{MemoryAdvertState, StoredAdvertState, inconsistency_kinds, indexes_match_record, is_unchanged};
 
 /// Advertisements compared under one lock and in one store query.
 const COMPARE_BATCH_SIZE: usize = 500;
@@ -34,10 +34,10 @@ const STORE_ID_PAGE_SIZE: usize = 5_000;
 const SUSPECTS_MAX: usize = 2_000;
 
 /// The check stops after this many inconsistencies.
-const INCONSISTENCIES_MAX: usize = 10_000;
+const INCONSISTENCIES_BEFORE_STOP: usize = 10_000;
 
 /// Maximum rechecks of one advertisement, and identical rechecks in a row that confirm an inconsistency.
-const RECHECKS_MAX: u32 = 12;
+const RECHECKS_PER_ADVERT_MAX: u32 = 12;
 const IDENTICAL_RECHECKS_REQUIRED: u32 = 3;
 
 /// Timeout for the feed to read all commits.
@@ -63,7 +63,7 @@ pub(crate) async fn check_consistency(
     check.run().await?;
     let ConsistencyCheck { mut report, inconsistent_adverts, .. } = check;
     report.inconsistency_count = inconsistent_adverts.len() as u64;
-    report.is_complete &= report.changing_count == 0 && inconsistent_adverts.len() < INCONSISTENCIES_MAX;
+    report.is_complete &= report.changing_count == 0 && inconsistent_adverts.len() < INCONSISTENCIES_BEFORE_STOP;
     report.duration_ms = state.common.clock.now().ms_since(started_at);
     state.common.metrics.consistency_differences.set(i64::try_from(report.inconsistency_count).unwrap_or(i64::MAX));
     log_report(&report, &state.common.store.unknown_row_counts());
@@ -106,12 +106,12 @@ impl ConsistencyCheck<'_> {
 
     /// Whether the check has found enough inconsistencies to stop.
     fn is_inconsistency_limit_reached(&self) -> bool {
-        self.inconsistent_adverts.len() >= INCONSISTENCIES_MAX
+        self.inconsistent_adverts.len() >= INCONSISTENCIES_BEFORE_STOP
     }
 
     /// Compares a set's records with the store. Iterates over an index, whose slots keep their positions between
     /// batches.
-    async fn compare_set(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
+    async fn compare_set(&mut self, set_id: SetId, set: &AdvertSetLock) -> Result<(), EngineError> {
         let rulesets = set.lock_for_read().indexed_rulesets();
         if rulesets.is_empty() {
             return self.compare_unindexed_set(set_id, set).await;
@@ -138,7 +138,7 @@ impl ConsistencyCheck<'_> {
                         match set.get(id) {
                             None => mismatched.push(id),
                             Some(record) if index_number == 0 => {
-                                let indexed = are_indexes_correct(&set, record, set_id, &cached_rulesets);
+                                let indexed = indexes_match_record(&set, record, set_id, &cached_rulesets);
                                 states.push(MemoryAdvertState {
                                     record: Some(record.clone()),
                                     is_index_correct: indexed,
@@ -149,7 +149,7 @@ impl ConsistencyCheck<'_> {
                     }
                     if next_page.is_none() && index.len() != set.len() {
                         let ids = set.records().map(|record| record.advertisement.id);
-                        mismatched.extend(ids.filter(|id| index.get(*id).is_none()).take(INCONSISTENCIES_MAX));
+                        mismatched.extend(ids.filter(|id| index.get(*id).is_none()).take(INCONSISTENCIES_BEFORE_STOP));
                     }
                     next = next_page;
                 }
@@ -163,7 +163,7 @@ impl ConsistencyCheck<'_> {
     }
 
     /// Compares a set without a ruleset. Such a set has no index and is not searched.
-    async fn compare_unindexed_set(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
+    async fn compare_unindexed_set(&mut self, set_id: SetId, set: &AdvertSetLock) -> Result<(), EngineError> {
         let cached_rulesets = self.state.common.rulesets.rulesets_to_index();
         let ids: Vec<AdvertisementId> = set.lock_for_read().records().map(|record| record.advertisement.id).collect();
         for ids in ids.chunks(COMPARE_BATCH_SIZE) {
@@ -172,7 +172,7 @@ impl ConsistencyCheck<'_> {
                 let records = ids.iter().filter_map(|id| set.get(*id));
                 let memory_state = |record: &AdvertRecord| MemoryAdvertState {
                     record: Some(record.clone()),
-                    is_index_correct: are_indexes_correct(&set, record, set_id, &cached_rulesets),
+                    is_index_correct: indexes_match_record(&set, record, set_id, &cached_rulesets),
                 };
                 records.map(memory_state).collect()
             };
@@ -232,7 +232,7 @@ impl ConsistencyCheck<'_> {
         let suspects = std::mem::take(&mut self.suspects);
         let mut unresolved: BTreeMap<AdvertisementId, Option<RecheckResult>> =
             suspects.into_iter().map(|id| (id, None)).collect();
-        for _ in 0..RECHECKS_MAX {
+        for _ in 0..RECHECKS_PER_ADVERT_MAX {
             if unresolved.is_empty() {
                 return Ok(());
             }
@@ -331,7 +331,7 @@ fn read_memory_states(state: &AdvertState, ids: &[AdvertisementId]) -> Vec<Memor
         for (id, memory) in ids.iter().zip(&mut states) {
             match set.get(*id) {
                 Some(record) => {
-                    memory.is_index_correct &= are_indexes_correct(&set, record, *set_id, &cached_rulesets);
+                    memory.is_index_correct &= indexes_match_record(&set, record, *set_id, &cached_rulesets);
                     memory.record = Some(record.clone());
                 }
                 None => memory.is_index_correct &= set.indexes().iter().all(|index| index.get(*id).is_none()),

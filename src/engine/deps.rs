@@ -55,9 +55,9 @@ pub struct EngineDeps {
     /// Folder for the inputs of passes that panicked.
     pub pass_failures: PassFailureFolder,
     /// Keys of the beacons' receipts.
-    pub beacons: BeaconSettings,
+    pub beacon_settings: BeaconSettings,
     /// Encodes the part of a search result that does not depend on the search.
-    pub encode_advert: EncodeStaticCandidateFieldsFn,
+    pub encode_static_candidate_fields: EncodeStaticCandidateFieldsFn,
 }
 
 impl EngineDeps {
@@ -76,8 +76,8 @@ impl EngineDeps {
             served_silos,
             supervisor,
             pass_failures,
-            beacons,
-            encode_advert,
+            beacon_settings: beacons,
+            encode_static_candidate_fields: encode_advert,
         } = self;
         let EngineSettings { max_silos, max_silos_per_user, .. } = settings;
         let silo_limits = served_silos.is_none().then_some(OpenSiloLimits { max_silos, max_silos_per_user });
@@ -106,7 +106,7 @@ impl EngineDeps {
             ruleset_syncs: watch::Sender::new(0),
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
             write_health: WriteHealth::default(),
-            outages: OutageLog::default(),
+            server_outages: OutageLog::default(),
             supervisor,
             pass_failures,
         };

@@ -16,7 +16,7 @@ pub enum EngineError {
         /// Set.
         set_id: SetId,
         /// Time until its waiting tickets end, milliseconds.
-        ends_in_ms: u64,
+        retires_in_ms: u64,
     },
     /// The set cannot be retired now.
     CannotRetireSet {
@@ -61,11 +61,11 @@ pub enum EngineError {
         side: RefusingSide,
     },
     /// By the reports of the search, the host did not answer probes, or is incompatible.
-    Silent,
+    HostDidNotAnswerProbes,
     /// The ruleset lets parties join only what they have measured.
-    NotMeasured,
+    HostNotMeasured,
     /// The server has no fleet keys, so it knows no beacons.
-    NoBeacons,
+    BeaconsNotConfigured,
     /// Too few candidates have answered the quick probe for the involved one.
     InvolvedTooEarly,
     /// The call would open one silo more than allowed.
@@ -82,7 +82,7 @@ pub enum EngineError {
     /// The reservation was released or has expired.
     ReservationEnded,
     /// The advertisement has the maximum number of reservations.
-    TooManyReservations,
+    AdvertisementReservationsFull,
     /// The caller has the maximum number of live advertisements of this kind.
     TooManyAdvertisements {
         /// Maximum number.
@@ -131,7 +131,7 @@ pub enum EngineError {
     /// Another player of the party waits, plays or has a cooldown. The same for each of these.
     PlayerUnavailable,
     /// No player of a named team can play: they are in other matches, or have left the session.
-    TeamUnavailable {
+    TeamHasNoAvailablePlayers {
         /// Index of the team.
         team_index: usize,
     },

@@ -10,7 +10,7 @@ use crate::domain::time::UnixMs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostedMatchState {
     /// The host must confirm it until this time.
-    Confirming(UnixMs),
+    AwaitingHostConfirmation(UnixMs),
     /// It is being played.
     Playing,
     /// It has ended.
@@ -46,7 +46,7 @@ pub struct HostedMatchDetails {
     /// Region that the players agreed on.
     pub region: Option<Box<str>>,
     /// Entries of string lists chosen for its players.
-    pub chosen: Box<[ChosenValue]>,
+    pub chosen_values: Box<[ChosenValue]>,
     /// Bots of each team. Empty if there are none.
     pub bots_by_team: Box<[u16]>,
     /// Whether the match fills an existing session.
@@ -92,7 +92,7 @@ impl HostedMatch {
     /// The match, with the time left at `now`.
     pub(crate) fn with_time_left_at(&self, now: UnixMs) -> Self {
         let confirm_in_ms = match self.state {
-            HostedMatchState::Confirming(confirm_by) => Some(confirm_by.ms_since(now)),
+            HostedMatchState::AwaitingHostConfirmation(confirm_by) => Some(confirm_by.ms_since(now)),
             HostedMatchState::Playing | HostedMatchState::Ended | HostedMatchState::NotHosted => None,
         };
         Self { confirm_in_ms, ..self.clone() }

@@ -45,7 +45,7 @@ enum SiloOpener {
     /// All anonymous callers at one IPv4 address or in one IPv6 /64.
     AddressPrefix(IpAddr),
     /// All anonymous callers without an address.
-    Unknown,
+    AnonymousWithoutAddress,
 }
 
 /// Open silos of this server's memory.
@@ -181,14 +181,14 @@ impl SiloOpener {
         match (caller.subject, caller.ip_address) {
             (Some(subject), _) => Self::Account(subject),
             (None, Some(address)) => Self::AddressPrefix(client_prefix_of(address)),
-            (None, None) => Self::Unknown,
+            (None, None) => Self::AnonymousWithoutAddress,
         }
     }
 }
 
 /// Whether the caller is authenticated as a game server.
 fn is_game_server(caller: &Caller) -> bool {
-    caller.subject.is_some() && caller.origin == ValueOrigin::GameServer
+    caller.subject.is_some() && caller.program_kind == ValueOrigin::GameServer
 }
 
 impl Drop for SiloUse {
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn silo_limit_per_caller_exempts_game_servers_and_the_total_does_not() {
         let silos = limited(3, 1);
-        let server = Caller { origin: ValueOrigin::GameServer, ..account("backend") };
+        let server = Caller { program_kind: ValueOrigin::GameServer, ..account("backend") };
         let _uses: Vec<SiloUse> = (0..3).map(|silo| silos.use_silo(SiloId(silo), &server).unwrap()).collect();
         assert_eq!(refused_limit(silos.use_silo(SiloId(3), &server)), Some((3, false)));
         assert_eq!(refused_limit(silos.use_silo(SiloId(3), &account("ann"))), Some((3, false)));

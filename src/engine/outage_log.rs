@@ -24,13 +24,13 @@ const PAUSED_AFTER: Duration = Duration::from_secs(10);
 /// Outages of this server and of others.
 #[derive(Debug, Default)]
 pub(crate) struct OutageLog {
-    own: Mutex<OwnOutages>,
+    state: Mutex<OutageState>,
     /// Outages as of the last change.
     times: RwLock<Arc<OutageTimes>>,
 }
 
 #[derive(Debug, Default)]
-struct OwnOutages {
+struct OutageState {
     last_success_at: Option<UnixMs>,
     /// Last time at which this process is known to have run, by the monotonic clock and by the engine's.
     last_tick: Option<(Instant, UnixMs)>,
@@ -40,16 +40,16 @@ struct OwnOutages {
     unsaved: Vec<Outage>,
     /// Outages in the store, of all servers, and servers that are silent.
     stored: Vec<Outage>,
-    silent_since: Vec<UnixMs>,
+    silent_servers_since: Vec<UnixMs>,
     /// Earliest of the last signs of life of the other servers that are not silent.
-    others_alive_at: Option<UnixMs>,
+    others_alive_watermark: Option<UnixMs>,
 }
 
 impl OutageLog {
     /// Outages that extend deadlines.
     pub(crate) fn outages_extending_deadlines(&self) -> Arc<OutageTimes> {
         #[cfg(feature = "failpoints")]
-        if fail_point_counts_outages() {
+        if fail_point_ignores_outages() {
             return Arc::default();
         }
         Arc::clone(&self.times.read())
@@ -58,10 +58,10 @@ impl OutageLog {
     /// Whether the last commit failed, or this process was paused and has not noticed yet. Then no deadline may be applied.
     pub(crate) fn has_open_outage(&self) -> bool {
         #[cfg(feature = "failpoints")]
-        if fail_point_counts_outages() {
+        if fail_point_ignores_outages() {
             return false;
         }
-        let own = self.own.lock();
+        let own = self.state.lock();
         let is_paused = own.last_tick.is_some_and(|(tick, _)| PAUSED_AFTER <= tick.elapsed());
         own.open_since.is_some() || is_paused
     }
@@ -70,11 +70,11 @@ impl OutageLog {
     /// life after it, or is silent: then the deadline is extended for its clients.
     pub(crate) fn deadlines_enforced_until(&self, now: UnixMs) -> UnixMs {
         #[cfg(feature = "failpoints")]
-        if fail_point_counts_outages() {
+        if fail_point_ignores_outages() {
             return now;
         }
         fail::fail_point!("enforce_deadlines_at_once", |_| now);
-        self.own.lock().others_alive_at.map_or(now, |alive_at| alive_at.min(now))
+        self.state.lock().others_alive_watermark.map_or(now, |alive_at| alive_at.min(now))
     }
 
     /// Records the result of a commit at `now`. An error of one row does not count.
@@ -88,7 +88,7 @@ impl OutageLog {
 
     /// Records a commit that succeeded.
     fn record_success(&self, now: UnixMs) {
-        let mut own = self.own.lock();
+        let mut own = self.state.lock();
         own.last_success_at = own.last_success_at.max(Some(now));
         if let Some(from) = own.open_since.take() {
             let is_counted = own.add_ended(Outage { from, to: now });
@@ -102,7 +102,7 @@ impl OutageLog {
 
     /// Records a commit that failed, or a write that was refused.
     pub(crate) fn record_failure(&self, now: UnixMs) {
-        let mut own = self.own.lock();
+        let mut own = self.state.lock();
         if own.open_since.is_none() {
             let earliest = UnixMs(now.ms_since(UnixMs(OUTAGE_START_TOLERANCE_MS)));
             own.open_since = Some(own.last_success_at.unwrap_or(now).clamp(earliest, now));
@@ -112,7 +112,7 @@ impl OutageLog {
 
     /// Records that this process runs at `now`. If it was paused, for example with its machine, that was an outage.
     pub(crate) fn record_process_alive(&self, now: UnixMs) {
-        let mut own = self.own.lock();
+        let mut own = self.state.lock();
         let Some((tick, from)) = own.last_tick.replace((Instant::now(), now)) else { return };
         if PAUSED_AFTER <= tick.elapsed() && from < now {
             own.add_ended(Outage { from, to: now });
@@ -124,37 +124,37 @@ impl OutageLog {
 
     /// Adds an outage that ended before this server started.
     pub(crate) fn add_ended(&self, outage: Outage) {
-        let mut own = self.own.lock();
+        let mut own = self.state.lock();
         own.add_ended(outage);
         self.publish(&own);
     }
 
     /// Outages to save.
     pub(crate) fn unsaved(&self) -> Vec<Outage> {
-        self.own.lock().unsaved.clone()
+        self.state.lock().unsaved.clone()
     }
 
     /// Applies what the store has at `now`, after `saved` was saved. Outages that ended before `oldest` concern no
     /// deadline any more. Returns whether the outages changed.
     pub(crate) fn apply_stored(&self, stored: StoredOutages, saved: &[Outage], oldest: UnixMs, now: UnixMs) -> bool {
         let before = self.outages_extending_deadlines();
-        let mut own = self.own.lock();
+        let mut own = self.state.lock();
         own.unsaved.retain(|outage| !saved.contains(outage));
         own.stored = stored.outages.into_iter().filter(|outage| oldest <= outage.to).collect();
         let others = stored.servers.iter().filter(|mark| !mark.is_own && !mark.is_stopped).map(|mark| mark.alive_at);
         let (silent, alive): (Vec<UnixMs>, Vec<UnixMs>) =
             others.partition(|alive_at| SERVER_SILENT_AFTER_MS < now.ms_since(*alive_at));
-        own.others_alive_at = alive.into_iter().min();
-        own.silent_since = silent.into_iter().filter(|alive_at| oldest <= *alive_at).collect();
-        own.silent_since.sort_unstable();
+        own.others_alive_watermark = alive.into_iter().min();
+        own.silent_servers_since = silent.into_iter().filter(|alive_at| oldest <= *alive_at).collect();
+        own.silent_servers_since.sort_unstable();
         self.publish(&own);
         *before != **self.times.read()
     }
 
-    fn publish(&self, own: &OwnOutages) {
+    fn publish(&self, own: &OutageState) {
         let open = own.open_since.map(|from| Outage { from, to: UnixMs(u64::MAX) });
         let outages = own.stored.iter().chain(&own.unsaved).copied().chain(open).collect();
-        let times = OutageTimes::new(outages, own.silent_since.clone());
+        let times = OutageTimes::new(outages, own.silent_servers_since.clone());
         let mut published = self.times.write();
         if **published != times {
             *published = Arc::new(times);
@@ -162,7 +162,7 @@ impl OutageLog {
     }
 }
 
-impl OwnOutages {
+impl OutageState {
     /// Adds an outage to those to save. One without duration, of a commit that failed and succeeded within a millisecond or of a
     /// clock that was set back, extends nothing, and the store refuses it. Returns whether it was added.
     fn add_ended(&mut self, outage: Outage) -> bool {
@@ -178,7 +178,7 @@ impl OwnOutages {
 
 /// Whether the fail point is on that counts outages in deadlines.
 #[cfg(feature = "failpoints")]
-fn fail_point_counts_outages() -> bool {
+fn fail_point_ignores_outages() -> bool {
     fail::fail_point!("count_outages", |_| true);
     false
 }

@@ -29,7 +29,7 @@ pub(crate) struct CheckedConsents {
     /// Each with the path of the request field that it came from.
     consents: Vec<(String, GrantedConsent)>,
     /// Players who answer ready checks for themselves, sorted.
-    pub(crate) self_answering: Vec<UserKey>,
+    pub(crate) users_acting_for_themselves: Vec<UserKey>,
 }
 
 impl CheckedConsents {
@@ -62,7 +62,7 @@ pub(crate) fn grant_consent(
             Some(_) => Err(EngineError::ClientRoleRequired),
         };
     };
-    let GrantConsentCommand { leader, set_id, purpose, may_answer } = *grant;
+    let GrantConsentCommand { leader, set_id, purpose, may_leader_answer: may_answer } = *grant;
     let id = ConsentId::from_bytes(common.clock.random_bytes());
     let expires_at = common.clock.now().plus_ms(u64::from(CONSENT_TTL_MS));
     let claim = ConsentClaim { id, member, leader, set_id, purpose, may_answer, expires_at };
@@ -101,7 +101,7 @@ pub(crate) async fn take_consents(
     let write = QueueWrite::TakeConsents { taken_by, consents: consents.granted_consents() };
     match write_consents(common, write).await? {
         QueueOutcome::ConsentsTaken => Ok(()),
-        QueueOutcome::ConsentSpent(spent) => Err(consents.spent_error(spent)),
+        QueueOutcome::ConsentUnavailable(spent) => Err(consents.spent_error(spent)),
         _ => Err(EngineError::Internal),
     }
 }
@@ -179,7 +179,7 @@ fn check_consent_tokens(
         let problem = match common.token_signer.verify::<ConsentClaim>(consent_token).filter(is_for_this) {
             Some(claim) => {
                 checked.consents.push((path, GrantedConsent { id: claim.id, expires_at: claim.expires_at }));
-                checked.self_answering.extend((!claim.may_answer).then_some(player.user));
+                checked.users_acting_for_themselves.extend((!claim.may_answer).then_some(player.user));
                 continue;
             }
             None if consent_token.is_empty() => format!(
@@ -194,6 +194,6 @@ fn check_consent_tokens(
         };
         problems.push(FieldProblem { path, message: problem });
     }
-    checked.self_answering.sort_unstable();
+    checked.users_acting_for_themselves.sort_unstable();
     if problems.is_empty() { Ok(checked) } else { Err(EngineError::InvalidFields(problems)) }
 }

@@ -14,7 +14,7 @@ use crate::domain::queue::entry::{EnteredSession, build_entered_session};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
-use crate::engine::ratings::{RatingCache, rating_key_if_digest};
+use crate::engine::ratings::{RatingCache, rating_key_unless_first_scale};
 
 /// Reads the attribute values and ratings of parties.
 #[derive(Clone)]
@@ -63,8 +63,8 @@ impl PartyValueReader {
     }
 
     /// Pool and scale of a ruleset's ratings, as tickets are stored with.
-    pub(crate) fn rating_key_if_digest(&self, ruleset: &Ruleset) -> Option<RatingKey> {
-        self.ratings.lock().keyed_spec_of_ruleset(ruleset).and_then(rating_key_if_digest)
+    pub(crate) fn rating_key_unless_first_scale(&self, ruleset: &Ruleset) -> Option<RatingKey> {
+        self.ratings.lock().keyed_spec_of_ruleset(ruleset).and_then(rating_key_unless_first_scale)
     }
 
     /// Session of a party that enters a queue, with the ratings of its players.

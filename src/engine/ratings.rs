@@ -31,11 +31,11 @@ use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 /// Ratings of all pools and scales.
 #[derive(Debug, Default)]
 pub(crate) struct RatingCache {
-    groups: HashMap<RatingKey, KeyedRatings>,
+    ratings_by_key: HashMap<RatingKey, KeyedRatings>,
     /// First scale of each set that has had a rating system.
     first_scales: HashMap<SetId, FirstRatingScaleOfSet>,
     /// Scales of sets that the store has compared with the first ones.
-    compared_scales: HashSet<OwnRatingKeys>,
+    scales_compared_with_first: HashSet<OwnRatingKeys>,
     /// Latest ratings that this server has written, with the time. A read of all ratings may be older than they are.
     own_writes: VecDeque<(UnixMs, RatingKey, UserKey)>,
     changes: RatingChanges,
@@ -55,7 +55,7 @@ struct KeyedRatings {
 #[derive(Debug)]
 pub(crate) struct LeaderboardRanks<'a> {
     spec: RatingSpec,
-    group: &'a KeyedRatings,
+    ratings: &'a KeyedRatings,
     leaderboard: &'a Leaderboard,
 }
 
@@ -64,7 +64,7 @@ impl LeaderboardRanks<'_> {
     pub(crate) fn mean_rank(&self, players: impl Iterator<Item = (UserKey, PlayerRating)>) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0_f64);
         for (user, rating) in players {
-            let rank = match self.group.rows.get(&user) {
+            let rank = match self.ratings.rows.get(&user) {
                 Some(row) => self.leaderboard.index_of(&leaderboard_entry(row, self.spec.z)),
                 None => self.leaderboard.index_of_rating(self.spec.conservative_rating(rating)),
             };
@@ -86,13 +86,13 @@ impl RatingCache {
 
     /// Number of ratings with `key`.
     pub(crate) fn rating_count(&self, key: RatingKey) -> usize {
-        self.groups.get(&key).map_or(0, |group| group.rows.len())
+        self.ratings_by_key.get(&key).map_or(0, |group| group.rows.len())
     }
 
     /// Inserts or replaces a stored row.
     pub(crate) fn upsert(&mut self, row: RatingRow) {
         self.changes.record(row.key, row.user);
-        let group = self.groups.entry(row.key).or_default();
+        let group = self.ratings_by_key.entry(row.key).or_default();
         group.match_activity = group.match_activity.including_last_match_of(&row.skill());
         let previous = group.rows.insert(row.user, row);
         if let Some((z, leaderboard)) = &mut group.leaderboard {
@@ -105,7 +105,7 @@ impl RatingCache {
 
     /// Row of a user, if any.
     pub(crate) fn rating_row(&self, key: RatingKey, user: UserKey) -> Option<&RatingRow> {
-        self.groups.get(&key)?.rows.get(&user)
+        self.ratings_by_key.get(&key)?.rows.get(&user)
     }
 
     /// Skill of a user at `now`, with inactivity decay; a newcomer's if there is no row.
@@ -122,7 +122,7 @@ impl RatingCache {
 
     /// Match activity of the ratings with `key`.
     pub(crate) fn match_activity_of_all_users(&self, key: RatingKey) -> MatchActivity {
-        self.groups.get(&key).map_or_else(MatchActivity::default, |group| group.match_activity)
+        self.ratings_by_key.get(&key).map_or_else(MatchActivity::default, |group| group.match_activity)
     }
 
     /// Standing of a user at `now` by the ratings of `ruleset`.
@@ -135,13 +135,13 @@ impl RatingCache {
     ) -> PlayerStanding {
         let row = self.rating_row(rating.key, user);
         let is_frustrated = |(rule, row): (&FrustratedPlayerSpec, &RatingRow)| {
-            rule.is_frustrated(row.streak, row.match_count, &row.satisfaction)
+            rule.is_frustrated(row.streak, row.rated_match_count, &row.satisfaction)
         };
         let Skill { estimate, match_count, .. } = self.skill_at(rating, user, now);
         PlayerStanding {
             rating: estimate,
             match_count,
-            disputed_percent: row.map_or(0.0, |row| row.satisfaction.disputed_percent(row.match_count)),
+            disputed_percent: row.map_or(0.0, |row| row.satisfaction.disputed_percent(row.rated_match_count)),
             is_frustrated: ruleset.satisfaction.as_ref().zip(row).is_some_and(is_frustrated),
         }
     }
@@ -153,7 +153,7 @@ impl RatingCache {
 
     /// Leaderboard by `rating - z * deviation`, best first, ties by user. Rebuilt when z changes.
     pub(crate) fn leaderboard(&mut self, KeyedRatingSpec { key, spec }: &KeyedRatingSpec) -> &Leaderboard {
-        let group = self.groups.entry(*key).or_default();
+        let group = self.ratings_by_key.entry(*key).or_default();
         let existing = group.leaderboard.take().filter(|(z, _)| z.to_bits() == spec.z.to_bits());
         let build = || {
             let entries = group.rows.values().map(|row| leaderboard_entry(row, spec.z));
@@ -178,8 +178,8 @@ impl RatingCache {
     pub(crate) fn leaderboard_ranks(&mut self, ruleset: &Ruleset) -> Option<LeaderboardRanks<'_>> {
         let rating = self.keyed_spec_of_ruleset(ruleset)?;
         self.leaderboard(&rating);
-        let group = self.groups.get(&rating.key)?;
-        Some(LeaderboardRanks { spec: rating.spec, group, leaderboard: &group.leaderboard.as_ref()?.1 })
+        let group = self.ratings_by_key.get(&rating.key)?;
+        Some(LeaderboardRanks { spec: rating.spec, ratings: group, leaderboard: &group.leaderboard.as_ref()?.1 })
     }
 
     /// Whether each ticket has a frustrated player, by losses, abandoned matches or low feedback.
@@ -193,7 +193,7 @@ impl RatingCache {
             return vec![false; tickets.len()];
         };
         let is_frustrated =
-            |row: &RatingRow| satisfaction.is_frustrated(row.streak, row.match_count, &row.satisfaction);
+            |row: &RatingRow| satisfaction.is_frustrated(row.streak, row.rated_match_count, &row.satisfaction);
         let user_is_frustrated = |user: UserKey| self.rating_row(key, user).is_some_and(is_frustrated);
         tickets
             .iter()
@@ -203,7 +203,7 @@ impl RatingCache {
 }
 
 /// Key of ratings, if it is a digest; as in [`Ticket::rating_digest_key`].
-pub(crate) fn rating_key_if_digest(rating: KeyedRatingSpec) -> Option<RatingKey> {
+pub(crate) fn rating_key_unless_first_scale(rating: KeyedRatingSpec) -> Option<RatingKey> {
     Some(rating.key).filter(|key| key.is_pool_and_scale_digest())
 }
 
@@ -226,11 +226,11 @@ mod tests {
             key: KEY,
             rating: PlayerRating { rating, deviation: 10.0 },
             volatility: 0.0,
-            match_count: 1,
+            rated_match_count: 1,
             last_match_at: UnixMs(0),
             streak: 0,
             satisfaction: match_result::UserSatisfactionStatistics::default(),
-            active_periods: 0,
+            last_match_active_period: 0,
         }
     }
 

@@ -9,17 +9,17 @@ use crate::domain::time::UnixMs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
     /// Default advertisement TTL.
-    pub default_ttl_ms: u32,
+    pub default_advertisement_ttl_ms: u32,
     /// Minimum advertisement TTL.
-    pub min_ttl_ms: u32,
+    pub min_advertisement_ttl_ms: u32,
     /// Maximum advertisement TTL. A tombstone lasts twice as long.
-    pub max_ttl_ms: u32,
+    pub max_advertisement_ttl_ms: u32,
     /// Default reservation hold.
-    pub default_hold_ms: u32,
+    pub default_reservation_ttl_ms: u32,
     /// Minimum reservation hold.
-    pub min_hold_ms: u32,
+    pub min_reservation_ttl_ms: u32,
     /// Maximum reservation hold.
-    pub max_hold_ms: u32,
+    pub max_reservation_ttl_ms: u32,
     /// Idle time after which a search token restarts the search, so that wide limits are not kept forever.
     pub search_token_idle_timeout_ms: u64,
     /// Retention of ended reservations, to recognize late retries.
@@ -53,12 +53,12 @@ pub struct EngineSettings {
 impl Default for EngineSettings {
     fn default() -> Self {
         Self {
-            default_ttl_ms: 90_000,
-            min_ttl_ms: 5_000,
-            max_ttl_ms: 600_000,
-            default_hold_ms: 30_000,
-            min_hold_ms: 1_000,
-            max_hold_ms: 120_000,
+            default_advertisement_ttl_ms: 90_000,
+            min_advertisement_ttl_ms: 5_000,
+            max_advertisement_ttl_ms: 600_000,
+            default_reservation_ttl_ms: 30_000,
+            min_reservation_ttl_ms: 1_000,
+            max_reservation_ttl_ms: 120_000,
             search_token_idle_timeout_ms: 60_000,
             ended_reservation_retention_ms: 600_000,
             ended_ticket_retention_ms: 60 * 60 * 1_000,
@@ -79,22 +79,26 @@ impl Default for EngineSettings {
 
 impl EngineSettings {
     /// Granted TTL: `requested` clamped to the limits, or the default.
-    pub fn granted_ttl_ms(&self, requested: Option<u32>) -> u32 {
-        requested.map_or(self.default_ttl_ms, |ms| ms.clamp(self.min_ttl_ms, self.max_ttl_ms))
+    pub fn granted_advertisement_ttl_ms(&self, requested: Option<u32>) -> u32 {
+        requested.map_or(self.default_advertisement_ttl_ms, |ms| {
+            ms.clamp(self.min_advertisement_ttl_ms, self.max_advertisement_ttl_ms)
+        })
     }
 
     /// TTL of a stored advertisement: its own, within today's limits, or the default if it was not kept.
     pub fn ttl_ms_of_loaded_advert(&self, advertisement: &Advertisement) -> u32 {
-        self.granted_ttl_ms(advertisement.ttl_ms.map(NonZeroU32::get))
+        self.granted_advertisement_ttl_ms(advertisement.ttl_ms.map(NonZeroU32::get))
     }
 
     /// End of the tombstone of an advertisement that is removed at `now`.
     pub fn tombstone_until(&self, now: UnixMs) -> UnixMs {
-        now.plus_ms(u64::from(self.max_ttl_ms) * 2)
+        now.plus_ms(u64::from(self.max_advertisement_ttl_ms) * 2)
     }
 
     /// Granted hold: `requested` clamped to the limits, or the default.
     pub fn granted_hold_ms(&self, requested: Option<u32>) -> u32 {
-        requested.map_or(self.default_hold_ms, |ms| ms.clamp(self.min_hold_ms, self.max_hold_ms))
+        requested.map_or(self.default_reservation_ttl_ms, |ms| {
+            ms.clamp(self.min_reservation_ttl_ms, self.max_reservation_ttl_ms)
+        })
     }
 }

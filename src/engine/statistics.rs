@@ -38,11 +38,11 @@ const UNCOUNTED_SAMPLES_MAX: usize = 4_096;
 pub(crate) struct StatisticsRecorder {
     samples: Mutex<Vec<Sample>>,
     search_refusals: SearchRefusals,
-    unsettled_seats: UnsettledReservations,
+    unsettled_reservations: UnsettledReservations,
     pending: Mutex<PendingCounts>,
     unsaved: AsyncMutex<UnsavedBatch>,
     /// Held by the caller who reads the store's counts.
-    read_turn: AsyncMutex<()>,
+    store_read_lock: AsyncMutex<()>,
 }
 
 impl StatisticsRecorder {
@@ -76,13 +76,13 @@ impl StatisticsRecorder {
 
     /// Keeps a searching party's reservation until it is settled.
     pub(crate) fn add_unsettled_reservation(&self, id: ReservationId, seat: UnsettledReservation) {
-        self.unsettled_seats.insert(id, seat);
+        self.unsettled_reservations.insert(id, seat);
     }
 
     /// Counts a reservation that this server made: its host has confirmed it, or its party has joined. No effect
     /// for others, and the second time.
     pub(crate) fn record_settled_reservation(&self, id: ReservationId, metrics: &Metrics) {
-        if let Some(seat) = self.unsettled_seats.take(id) {
+        if let Some(seat) = self.unsettled_reservations.take(id) {
             self.record(seat.into_samples(), metrics);
         }
     }
@@ -116,13 +116,13 @@ impl StatisticsRecorder {
         store: &dyn Store,
         query: &StatisticsQuery,
     ) -> Result<StatisticsTotals, StoreError> {
-        let _turn = self.read_turn.lock().await;
+        let _turn = self.store_read_lock.lock().await;
         store.read_statistics(query).await
     }
 
     /// Turns everything that was recorded into counts.
     fn add_recorded_to_counts(&self, now: UnixMs, metrics: &Metrics) {
-        metrics.statistics_dropped.inc_by(self.unsettled_seats.forget_expired(now));
+        metrics.statistics_dropped.inc_by(self.unsettled_reservations.forget_expired(now));
         let refusals = self.search_refusals.take(now);
         let samples = std::mem::take(&mut *self.samples.lock());
         self.add_to_counts(samples.into_iter().chain(refusals), metrics);

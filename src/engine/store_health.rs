@@ -13,24 +13,24 @@ pub(crate) struct StoreHealth {
     /// Last successful read, engine clock, milliseconds.
     success_at: AtomicU64,
     /// The last access succeeded. Not a comparison of times: the clock stands still after the store's clock was set back.
-    has_succeeded: AtomicBool,
+    last_access_succeeded: AtomicBool,
 }
 
 impl StoreHealth {
     /// Records a successful read at `now`.
     pub(crate) fn record_success(&self, now: UnixMs) {
         self.success_at.fetch_max(now.0, Ordering::AcqRel);
-        self.has_succeeded.store(true, Ordering::Release);
+        self.last_access_succeeded.store(true, Ordering::Release);
     }
 
     /// Records a failed commit or read.
     pub(crate) fn record_failure(&self) {
-        self.has_succeeded.store(false, Ordering::Release);
+        self.last_access_succeeded.store(false, Ordering::Release);
     }
 
     /// Whether the last access to the store failed, or none has been recorded.
     pub(crate) fn is_down(&self) -> bool {
-        !self.has_succeeded.load(Ordering::Acquire)
+        !self.last_access_succeeded.load(Ordering::Acquire)
     }
 
     /// Age of memory in milliseconds, if above `STALE_AFTER_MS`.

@@ -15,5 +15,5 @@ pub struct ExportedAdvert {
     /// Expiry.
     pub expires_at: UnixMs,
     /// Reservations for the user, or made by the user, also ended ones that are kept for retries.
-    pub reservations: Vec<Reservation>,
+    pub user_reservations: Vec<Reservation>,
 }

@@ -132,8 +132,8 @@ pub(super) async fn start_supervised_app(
         served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
         supervisor: supervisor.clone(),
         pass_failures: PassFailureFolder::new(config.pass_failure_dir.clone()),
-        beacons,
-        encode_advert: encode_static_candidate_fields,
+        beacon_settings: beacons,
+        encode_static_candidate_fields: encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     let ruleset_reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
@@ -275,8 +275,8 @@ fn operator_hosts(config: &Config) -> OperatorHosts {
 fn engine_settings(config: &Config) -> EngineSettings {
     let ms = |seconds: u32| seconds.saturating_mul(1000);
     EngineSettings {
-        default_ttl_ms: ms(config.advertisement_ttl_s),
-        default_hold_ms: ms(config.reservation_ttl_s),
+        default_advertisement_ttl_ms: ms(config.advertisement_ttl_s),
+        default_reservation_ttl_ms: ms(config.reservation_ttl_s),
         retired_ruleset_retention_ms: u64::from(config.ruleset_retention_s) * 1000,
         ruleset_removal_grace_ms: u64::from(config.ruleset_removal_grace_s) * 1000,
         rating_retention_ms: config.rating_retention_days.map(|days| u64::from(days) * 24 * 60 * 60 * 1000),

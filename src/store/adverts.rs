@@ -47,7 +47,7 @@ pub struct Reservation {
     /// Whether it ended because its party joined the session. Its users may play the session's matches until the row is purged.
     pub has_joined: bool,
     /// `Held`: expiry of the hold. `Ended`: when the row may be purged. `Confirmed`: not used.
-    pub deadline: UnixMs,
+    pub expires_or_purge_at: UnixMs,
     /// Owner; `None` if no limit applies to the caller, and in rows of version 0.2.0.
     pub owner: Option<ReservationOwner>,
 }
@@ -75,7 +75,7 @@ impl Reservation {
         self.has_joined &= !self.users.is_empty();
         if self.state != ReservationState::Ended && (self.users.is_empty() || self.seats == 0) {
             self.state = ReservationState::Ended;
-            self.deadline = purge_at;
+            self.expires_or_purge_at = purge_at;
         }
         true
     }
@@ -307,7 +307,7 @@ pub enum WriteOutcome {
         /// Reservation as stored.
         reservation: Reservation,
         /// Whether an earlier call made the reservation.
-        is_replay: bool,
+        is_retry: bool,
         /// Reservations whose place it took, ended with this write; each with its advertisement.
         replaced: Vec<(AdvertisementId, ReservationId)>,
     },
@@ -319,7 +319,7 @@ pub enum WriteOutcome {
         open_seats: u16,
     },
     /// `ReserveSeats` was not applied: the advertisement has the maximum number of live reservations.
-    TooManyReservations,
+    TooManyReservationsInAdvert,
     /// Any write: not applied, because a newer server wrote the row and this server cannot decode it.
     UnknownRow,
 }

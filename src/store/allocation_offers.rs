@@ -22,7 +22,7 @@ pub struct StoredOffer {
     /// Round over all allocators, from 1.
     pub round: u32,
     /// Advertisement id for the game server that this offer asks for; no two offers have the same.
-    pub advertisement_id: AdvertisementId,
+    pub assigned_advertisement_id: AdvertisementId,
     /// Until when the offer may be answered.
     pub answer_by: UnixMs,
 }
@@ -31,7 +31,7 @@ pub struct StoredOffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferWrite {
     /// Makes an offer, if the stored one has the number before it and is over. Number 1 follows no row.
-    Claim(StoredOffer),
+    OpenNext(StoredOffer),
     /// Ends an offer early, if it is the stored one.
     Close {
         /// Match.
@@ -50,7 +50,7 @@ impl OfferWrite {
     /// Match of the row.
     pub(super) fn match_id(&self) -> MatchId {
         match self {
-            OfferWrite::Claim(StoredOffer { match_id, .. })
+            OfferWrite::OpenNext(StoredOffer { match_id, .. })
             | OfferWrite::Close { match_id, .. }
             | OfferWrite::Read { match_id } => *match_id,
         }
@@ -59,8 +59,8 @@ impl OfferWrite {
     /// The row after the write at `now`, if it changes `stored`.
     pub(super) fn changed_row(&self, stored: Option<&StoredOffer>, now: UnixMs) -> Option<StoredOffer> {
         match (self, stored) {
-            (OfferWrite::Claim(offer), None) => (offer.number == 1).then_some(*offer),
-            (OfferWrite::Claim(offer), Some(stored)) => {
+            (OfferWrite::OpenNext(offer), None) => (offer.number == 1).then_some(*offer),
+            (OfferWrite::OpenNext(offer), Some(stored)) => {
                 let follows = stored.number.checked_add(1) == Some(offer.number);
                 (follows && stored.answer_by <= now).then_some(*offer)
             }
@@ -97,14 +97,14 @@ mod tests {
             match_id: MatchId::from_bytes(id(1)),
             number,
             round: 1,
-            advertisement_id: AdvertisementId::from_bytes(id(number as u8)),
+            assigned_advertisement_id: AdvertisementId::from_bytes(id(number as u8)),
             answer_by: UnixMs(answer_by),
         }
     }
 
     #[test]
     fn offer_is_claimed_once_and_only_after_the_one_before_it_is_over() {
-        let claim = |number| OfferWrite::Claim(offer(number, 100));
+        let claim = |number| OfferWrite::OpenNext(offer(number, 100));
         assert_eq!(claim(1).changed_row(None, UnixMs(0)), Some(offer(1, 100)));
         assert_eq!(claim(2).changed_row(None, UnixMs(0)), None, "there is no offer before it");
         assert_eq!(claim(1).changed_row(Some(&offer(1, 50)), UnixMs(60)), None, "another server was first");

@@ -87,6 +87,6 @@ pub(super) fn encode_beacon_json(body: &BeaconJson) -> Result<String, StoreError
 }
 
 /// Whether an announcement may replace the stored row.
-pub(super) fn may_replace(stored: Option<&StoredBeacon>, announced: &StoredBeacon) -> bool {
+pub(super) fn is_new_or_at_same_place(stored: Option<&StoredBeacon>, announced: &StoredBeacon) -> bool {
     stored.is_none_or(|stored| stored.body.has_place_of(&announced.body))
 }

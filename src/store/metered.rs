@@ -181,8 +181,8 @@ impl<M: StoreObserver> UserDataStore for MeteredStore<M> {
 /// Forwarded without a report: no client waits for it.
 #[async_trait]
 impl<M: StoreObserver> OutageStore for MeteredStore<M> {
-    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
-        self.inner.report_outages(report).await
+    async fn apply_liveness_report(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
+        self.inner.apply_liveness_report(report).await
     }
 }
 
@@ -213,9 +213,9 @@ impl<M: StoreObserver> StatisticsStore for MeteredStore<M> {
 /// Leases and user counts are polled and no client waits for them: forwarded without a report.
 #[async_trait]
 impl<M: StoreObserver> QueueStore for MeteredStore<M> {
-    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
+    async fn purge_and_load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         let started = self.observer.monotonic_time();
-        let result = self.inner.load_queues(now).await;
+        let result = self.inner.purge_and_load_queues(now).await;
         let rows = result.as_ref().map_or(0, |data| data.tickets.len() + data.matches.len() + data.ratings.len());
         self.record_operation("load_queues", started, result.is_ok(), rows);
         result
@@ -245,8 +245,11 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.read_match_result(id).await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
-        self.inner.read_user(user).await
+    async fn read_tickets_match_and_penalties(
+        &self,
+        user: UserKey,
+    ) -> Result<UserTicketsMatchAndPenalties, StoreError> {
+        self.inner.read_tickets_match_and_penalties(user).await
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
@@ -361,7 +364,7 @@ mod tests {
         let outcomes = store.commit_queues(&[heartbeat.clone(), import]).await.unwrap();
         assert_eq!(outcomes, [QueueOutcome::TicketNotFound, QueueOutcome::RatingsImported]);
         store.commit_queues(&[heartbeat]).await.unwrap();
-        assert!(store.load_queues(UnixMs(1)).await.unwrap().tickets.is_empty());
+        assert!(store.purge_and_load_queues(UnixMs(1)).await.unwrap().tickets.is_empty());
         store.purge_queues(UnixMs(1)).await.unwrap();
         assert_eq!(store.read_match(MatchId::from_bytes([1; 16])).await.unwrap(), None);
         let queue = QueueKey { set_id: SetId(1), silo: SiloId(1) };

@@ -18,13 +18,13 @@ pub struct LivenessReport {
     /// Time of the report; `None` to read only.
     pub alive_at: Option<UnixMs>,
     /// Outages of this server that have ended. Writing one again changes nothing.
-    pub ended: Vec<Outage>,
+    pub ended_outages: Vec<Outage>,
     /// Outages that ended, and other servers' signs of life, before this time are purged.
     pub purge_before: UnixMs,
     /// Whether no other server is alive, and `ended` covers their silence: their signs of life are removed.
-    pub replaces_servers: bool,
+    pub purges_other_servers: bool,
     /// Whether this server stops now. A store that serves one server does not keep it.
-    pub stops: bool,
+    pub is_stopping: bool,
 }
 
 /// Last sign of life of a server.
@@ -58,5 +58,5 @@ pub struct StoredOutages {
 #[async_trait]
 pub trait OutageStore: Send + Sync + 'static {
     /// Applies a report in one transaction, and returns what the store has then.
-    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError>;
+    async fn apply_liveness_report(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError>;
 }

@@ -198,7 +198,7 @@ impl PassRecord {
             body: encode_ticket(&Ticket {
                 subject: None,
                 session: numbers.anonymous_session(input.ruleset, &prepared.ticket.session),
-                blocked_users: prepared.blocked_users.iter().filter_map(|user| numbers.key(*user)).collect(),
+                blocked_users: prepared.blocked_users.iter().filter_map(|user| numbers.anonymous_key(*user)).collect(),
                 self_answering: Vec::new(),
                 ..(*prepared.ticket).clone()
             }),
@@ -339,7 +339,7 @@ impl UserNumbers {
     }
 
     /// Key with the user's number; `None` for a user who is not in the pass.
-    fn key(&self, user: UserKey) -> Option<UserKey> {
+    fn anonymous_key(&self, user: UserKey) -> Option<UserKey> {
         self.number(user).map(numbered_key)
     }
 
@@ -347,7 +347,7 @@ impl UserNumbers {
         let is_declared = |name: &str| ruleset.attribute_index(name).is_some();
         let roles = ruleset.teams.as_ref().map_or(&[][..], |teams| &teams.roles);
         let player = |player: &Player| {
-            let user = self.key(player.user).unwrap_or(player.user);
+            let user = self.anonymous_key(player.user).unwrap_or(player.user);
             let mut details = player.details.clone();
             for details in details.iter_mut() {
                 details.attributes.retain(|(name, _)| is_declared(name));
@@ -388,7 +388,7 @@ impl UserNumbers {
             promised: open.promised.iter().map(|it| (it.attribute.clone(), it.value.clone())).collect(),
             join_seats: session.join_seats,
             body: encode_advertisement(&Advertisement {
-                publisher: open.advertisement.publisher.and_then(|publisher| self.key(publisher)),
+                publisher: open.advertisement.publisher.and_then(|publisher| self.anonymous_key(publisher)),
                 session,
                 connect_data: Box::default(),
                 ..(*open.advertisement).clone()

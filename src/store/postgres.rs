@@ -52,7 +52,7 @@ pub struct PostgresStore {
     unresolved_advert_commits: UnresolvedCommits,
     unresolved_queue_commits: UnresolvedCommits,
     unknown_rows: Arc<UnknownRows>,
-    writer_gate: WriterGate,
+    writer_version_check: WriterGate,
     supervisor: TaskSupervisor,
 }
 
@@ -76,7 +76,7 @@ impl PostgresStore {
         let unresolved_advert_commits = UnresolvedCommits::default();
         let unresolved_queue_commits = UnresolvedCommits::default();
         let unknown_rows: Arc<UnknownRows> = Arc::default();
-        let slot = |purpose| ConnectionSlot::new(purpose, open::with_short_timeouts(&options));
+        let slot = |purpose| ConnectionSlot::new(purpose, open::with_oltp_settings(&options));
         let session = |purpose, abandon_statement, unresolved_commits: &UnresolvedCommits| {
             let unknown_rows = Arc::clone(&unknown_rows);
             WriteSession::new(slot(purpose), &replica, abandon_statement, unresolved_commits.clone(), unknown_rows)
@@ -93,7 +93,7 @@ impl PostgresStore {
             unresolved_advert_commits,
             unresolved_queue_commits,
             unknown_rows,
-            writer_gate: WriterGate::default(),
+            writer_version_check: WriterGate::default(),
             supervisor: supervisor.clone(),
         })
     }

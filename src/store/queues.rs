@@ -115,9 +115,9 @@ pub struct QueueFeedBatch {
     /// Changed block lists, in their current state.
     pub block_lists: Vec<StoredBlockList>,
     /// Users of whom `ratings` has all ratings, and `block_lists` the list. Empty in a snapshot.
-    pub rated_users: Vec<UserKey>,
+    pub fully_read_users: Vec<UserKey>,
     /// Whether `ratings` and `block_lists` have those of all users, as in a snapshot.
-    pub has_all_ratings: bool,
+    pub has_all_ratings_and_block_lists: bool,
     /// Ids of removed tickets. Empty in a snapshot.
     pub removed_tickets: Vec<TicketId>,
     /// Ids of removed matches. Empty in a snapshot.
@@ -128,7 +128,15 @@ impl From<StoredQueueData> for QueueFeedBatch {
     /// Snapshot for the only server of a store.
     fn from(data: StoredQueueData) -> Self {
         let StoredQueueData { tickets, matches, ratings, block_lists } = data;
-        Self { is_snapshot: true, tickets, matches, ratings, block_lists, has_all_ratings: true, ..Self::default() }
+        Self {
+            is_snapshot: true,
+            tickets,
+            matches,
+            ratings,
+            block_lists,
+            has_all_ratings_and_block_lists: true,
+            ..Self::default()
+        }
     }
 }
 
@@ -136,7 +144,7 @@ impl From<StoredQueueData> for QueueFeedBatch {
 #[async_trait]
 pub trait QueueStore: Send + Sync + 'static {
     /// Loads all rows in id order. Purges rows that are due by `now`.
-    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError>;
+    async fn purge_and_load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError>;
 
     /// Applies a batch in order, in one transaction, and returns one outcome per write. The batch is durable on return.
     ///
@@ -154,7 +162,8 @@ pub trait QueueStore: Send + Sync + 'static {
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
 
     /// Reads a user's tickets, match and penalties. Takes no locks and delays no write.
-    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError>;
+    async fn read_tickets_match_and_penalties(&self, user: UserKey)
+    -> Result<UserTicketsMatchAndPenalties, StoreError>;
 
     /// Latest changes of a user's rating with `key`, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError>;

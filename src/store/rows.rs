@@ -93,7 +93,8 @@ impl<'a> AdvertisementRow<'a> {
         advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
         advertisement.session.join_seats = join_seats;
         advertisement.ttl_ms = ttl_ms;
-        let vector = self.beacon_vector.as_deref().map(|blob| verified_blob("advertisement", "beacon_vector", blob));
+        let vector =
+            self.beacon_vector.as_deref().map(|blob| verify_and_strip_checksum("advertisement", "beacon_vector", blob));
         // One of a newer version counts as none, as an expired one does.
         let vector = vector.transpose()?.and_then(PublishedVector::decode);
         advertisement.session.set_published_beacon_vector(vector);
@@ -194,7 +195,7 @@ impl ReservationRow {
                 ReservationState::Confirmed => 1,
                 ReservationState::Ended => 2,
             },
-            deadline_ms: to_ms(reservation.deadline),
+            deadline_ms: to_ms(reservation.expires_or_purge_at),
             owner: reservation.owner.map(|owner| *owner.client.as_bytes()),
             party: reservation.owner.map(|owner| *owner.party.as_bytes()),
             joined: reservation.has_joined,
@@ -257,7 +258,7 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
             other => return Err(unknown_row_error("reservation", "state", format!("unknown state {other}"))),
         },
         has_joined: encoded.joined,
-        deadline: from_ms(encoded.deadline_ms),
+        expires_or_purge_at: from_ms(encoded.deadline_ms),
         owner: decode_reservation_owner(encoded.owner, encoded.party),
     })
 }
@@ -300,7 +301,7 @@ pub(super) fn blob_with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Bytes of a column without the checksum at their end, which must match.
-pub(super) fn verified_blob<'a>(
+pub(super) fn verify_and_strip_checksum<'a>(
     table: &'static str,
     column: &'static str,
     blob: &'a [u8],

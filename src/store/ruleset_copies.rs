@@ -27,11 +27,11 @@ pub struct RulesetCopy {
     /// Text of the file, without comments.
     pub source_xml: Arc<str>,
     /// When a server last reported the ruleset as active.
-    pub active_at: UnixMs,
+    pub last_active_at: UnixMs,
     /// When the file was first found missing; `None` while a server reports a ruleset of the set as active.
-    pub removed_at: Option<UnixMs>,
+    pub file_removed_at: Option<UnixMs>,
     /// When the set was retired; `None` before.
-    pub ended_at: Option<UnixMs>,
+    pub set_retired_at: Option<UnixMs>,
 }
 
 impl RulesetCopy {
@@ -42,7 +42,11 @@ impl RulesetCopy {
 
     /// Latest time at which a server reported on the row.
     fn last_reported_at(&self) -> UnixMs {
-        [Some(self.active_at), self.removed_at, self.ended_at].into_iter().flatten().max().unwrap_or_default()
+        [Some(self.last_active_at), self.file_removed_at, self.set_retired_at]
+            .into_iter()
+            .flatten()
+            .max()
+            .unwrap_or_default()
     }
 }
 
@@ -67,7 +71,7 @@ pub struct RulesetReport {
     /// Rulesets of sets whose file is missing. The time of the first report is kept.
     pub removed: Vec<ReportedRuleset>,
     /// Sets to retire.
-    pub ended_sets: Vec<SetId>,
+    pub sets_to_retire: Vec<SetId>,
     /// Copies that no server reported on since this time, and that no ticket or match uses, are purged; `None` to purge
     /// nothing.
     pub purge_before: Option<UnixMs>,
@@ -128,49 +132,49 @@ impl RulesetCopyRows {
                 hash: *hash,
                 file_name: file_name.clone(),
                 source_xml: Arc::clone(source_xml),
-                active_at: now,
-                removed_at: None,
-                ended_at: None,
+                last_active_at: now,
+                file_removed_at: None,
+                set_retired_at: None,
             });
             if active_sets.contains(set_id) {
                 copy.file_name.clone_from(file_name);
                 copy.source_xml = Arc::clone(source_xml);
-                copy.active_at = copy.active_at.max(now);
+                copy.last_active_at = copy.last_active_at.max(now);
             }
         }
         let removed_sets: BTreeSet<SetId> = report.removed.iter().map(|removed| removed.set_id).collect();
         for copy in self.0.values_mut() {
             if active_sets.contains(&copy.set_id) {
-                (copy.removed_at, copy.ended_at) = (None, None);
+                (copy.file_removed_at, copy.set_retired_at) = (None, None);
                 continue;
             }
-            if report.ended_sets.contains(&copy.set_id) {
-                copy.ended_at.get_or_insert(now);
+            if report.sets_to_retire.contains(&copy.set_id) {
+                copy.set_retired_at.get_or_insert(now);
             }
-            if removed_sets.contains(&copy.set_id) || copy.ended_at.is_some() {
-                copy.removed_at.get_or_insert(now);
+            if removed_sets.contains(&copy.set_id) || copy.set_retired_at.is_some() {
+                copy.file_removed_at.get_or_insert(now);
             }
         }
     }
 
     /// Whether a purge before `before` could delete a row.
     pub(super) fn has_purgeable(&self, report: &RulesetReport) -> bool {
-        self.0.values().any(|copy| is_unreported(copy, report))
+        self.0.values().any(|copy| is_purge_candidate(copy, report))
     }
 
     /// Deletes the rows that the report purges.
     pub(super) fn purge(&mut self, report: &RulesetReport, used: &UsedRulesets) {
         let mut latest: BTreeMap<SetId, (UnixMs, RulesetKey)> = BTreeMap::new();
         for copy in self.0.values() {
-            let entry = latest.entry(copy.set_id).or_insert((copy.active_at, copy.key()));
-            *entry = (*entry).max((copy.active_at, copy.key()));
+            let entry = latest.entry(copy.set_id).or_insert((copy.last_active_at, copy.key()));
+            *entry = (*entry).max((copy.last_active_at, copy.key()));
         }
         let is_used_by_ticket = |copy: &RulesetCopy| {
             used.ticket_sets.contains(&copy.set_id)
                 && latest.get(&copy.set_id).is_some_and(|(_, key)| *key == copy.key())
         };
         self.0.retain(|key, copy| {
-            !is_unreported(copy, report) || is_used_by_ticket(copy) || used.match_rulesets.contains(key)
+            !is_purge_candidate(copy, report) || is_used_by_ticket(copy) || used.match_rulesets.contains(key)
         });
     }
 
@@ -195,7 +199,7 @@ impl RulesetCopyChanges {
     }
 }
 
-fn is_unreported(copy: &RulesetCopy, report: &RulesetReport) -> bool {
+fn is_purge_candidate(copy: &RulesetCopy, report: &RulesetReport) -> bool {
     let is_active = report.active.iter().any(|active| (active.set_id, active.hash) == copy.key());
     !is_active && report.purge_before.is_some_and(|before| copy.last_reported_at() < before)
 }
@@ -219,7 +223,7 @@ mod tests {
 
     fn times(rows: &RulesetCopyRows, set: u32, hash: u32) -> (u64, Option<u64>, Option<u64>) {
         let copy = &rows.0[&(SetId(set), RulesetHash(hash))];
-        (copy.active_at.0, copy.removed_at.map(|at| at.0), copy.ended_at.map(|at| at.0))
+        (copy.last_active_at.0, copy.file_removed_at.map(|at| at.0), copy.set_retired_at.map(|at| at.0))
     }
 
     #[test]
@@ -230,7 +234,7 @@ mod tests {
         rows.apply_report(&RulesetReport { removed: vec![reported(1, 7)], ..report(30) });
         assert_eq!(times(&rows, 1, 7), (10, Some(20), None));
         assert_eq!(times(&rows, 2, 8), (20, None, None));
-        rows.apply_report(&RulesetReport { ended_sets: vec![SetId(1)], ..report(40) });
+        rows.apply_report(&RulesetReport { sets_to_retire: vec![SetId(1)], ..report(40) });
         assert_eq!(times(&rows, 1, 7), (10, Some(20), Some(40)));
         rows.apply_report(&RulesetReport { active: vec![reported(1, 9)], ..report(50) });
         assert_eq!(times(&rows, 1, 7), (10, None, None));

@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::sqlite::connection::checkpoint_task::CheckpointTask;
-use crate::store::sqlite::connection::error::with_path;
+use crate::store::sqlite::connection::error::add_path_to_error;
 use crate::store::sqlite::connection::file_access::FileAccess;
 use crate::store::sqlite::connection::lock::DatabaseLock;
 use crate::store::sqlite::connection::open;
@@ -60,7 +60,7 @@ impl SqliteStore {
 
     async fn open_with_limits(path: &Path, limits: WalLimits, supervisor: &TaskSupervisor) -> Result<Self, StoreError> {
         let lock = DatabaseLock::try_acquire(path)?;
-        let connection = open::open_and_migrate(path).await.map_err(|error| with_path(path, error))?;
+        let connection = open::open_and_migrate(path).await.map_err(|error| add_path_to_error(path, error))?;
         let file_access = Arc::new(Mutex::new(FileAccess {
             connection: Some(connection),
             lock: Some(lock),
@@ -81,7 +81,7 @@ impl SqliteStore {
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         let checkpointer = Arc::clone(&self.checkpoint_task.checkpointer);
         self.run_exclusive(|mut access| async move {
-            if access.is_open() {
+            if access.is_store_open() {
                 access.wal_length = checkpointer.checkpoint_once().await?;
             }
             Ok(())
@@ -96,7 +96,7 @@ impl SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.limit_wal_and_take_connection(&path, &checkpointer).await?;
             let result = W::commit_batch(&mut connection, &batch, &unknown_rows).await;
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             let (outcomes, length) = result?;
             access.record_wal_length(length, &checkpointer);
             Ok(outcomes)
@@ -111,7 +111,7 @@ impl SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = purge_rows(&mut connection, statements, now).await;
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -127,10 +127,9 @@ impl SqliteStore {
         V: Future<Output = Result<T, StoreError>> + Send,
     {
         let (access, path) = (Arc::clone(&self.file_access), self.path.clone());
-        let task =
-            tokio::spawn(
-                async move { operation(access.lock_owned().await).await.map_err(|error| with_path(&path, error)) },
-            );
+        let task = tokio::spawn(async move {
+            operation(access.lock_owned().await).await.map_err(|error| add_path_to_error(&path, error))
+        });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
     }
 

@@ -25,10 +25,10 @@ pub const RULESET_STATISTICS_RETENTION_MS: u64 = 92 * 24 * STATISTICS_HOUR_MS;
 pub const STATISTICS_WRITER_RETENTION_MS: u64 = 7 * 24 * STATISTICS_HOUR_MS;
 
 /// Maximum increments of one batch: it takes a few milliseconds.
-pub const STATISTICS_BATCH_MAX: usize = 500;
+pub const STATISTICS_INCREMENTS_PER_BATCH_MAX: usize = 500;
 
 /// Maximum rows that one batch purges from each table. While there are more, each further batch purges, too.
-pub const STATISTICS_PURGED_MAX: i64 = 10_000;
+pub const STATISTICS_ROWS_PURGED_PER_BATCH_MAX: i64 = 10_000;
 
 /// Maximum keys of one read.
 pub const STATISTICS_KEYS_READ_MAX: usize = 4_096;
@@ -43,7 +43,7 @@ pub(super) const STATISTICS_HOURS_READ_PER_STATEMENT_MAX: u64 = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatisticIncrement {
     /// Start of the hour.
-    pub hour: UnixMs,
+    pub hour_start: UnixMs,
     /// Key.
     pub key: StatisticKey,
     /// Bucket.
@@ -62,9 +62,9 @@ pub struct StatisticsBatch {
     /// Number of the batch, from 1, ascending. A batch whose number is not above the writer's last one changes nothing.
     pub number: u64,
     /// Increments in the order of their rows, so that servers that add to the same rows cannot deadlock; at most
-    /// [`STATISTICS_BATCH_MAX`]. Each row once.
+    /// [`STATISTICS_INCREMENTS_PER_BATCH_MAX`]. Each row once.
     pub increments: Vec<StatisticIncrement>,
-    /// Whether rows past their retention are purged afterwards, at most [`STATISTICS_PURGED_MAX`] of each table.
+    /// Whether rows past their retention are purged afterwards, at most [`STATISTICS_ROWS_PURGED_PER_BATCH_MAX`] of each table.
     pub purges: bool,
     /// Time of the batch.
     pub now: UnixMs,

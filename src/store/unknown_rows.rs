@@ -65,7 +65,7 @@ impl UnknownRows {
         }
     }
 
-    /// As [`filter`](Self::filter), for a row that a write depends on: returns the error also for an unknown row.
+    /// As [`none_if_unknown`](Self::none_if_unknown), for a row that a write depends on: returns the error also for an unknown row.
     pub(super) fn record_if_unknown<T>(&self, key: RowKey, decoded: Result<T, StoreError>) -> Result<T, StoreError> {
         decoded.inspect_err(|error| {
             if matches!(error, StoreError::UnknownRow { .. }) {

@@ -21,10 +21,11 @@ pub const CONFIRMING_MATCHES_MIN_VERSION: i64 = 2;
 pub const LEASE_HOLDERS_MIN_VERSION: i64 = 2;
 
 /// Lowest version that may write; one row. The same text for both databases.
-pub(super) const READ_MIN_WRITER_VERSION: &str = "select value from store_setting where name = 'min_writer_version'";
+pub(super) const READ_MIN_WRITER_VERSION_SQL: &str =
+    "select value from store_setting where name = 'min_writer_version'";
 
 /// Raises the lowest version that may write to `$1`. The same text for both databases.
-pub(super) const RAISE_MIN_WRITER_VERSION: &str =
+pub(super) const RAISE_MIN_WRITER_VERSION_SQL: &str =
     "update store_setting set value = $1 where name = 'min_writer_version' and value < $1";
 
 /// Checks at open. Fails if this server may not write.

@@ -133,8 +133,8 @@ impl FaultyStore {
 
 #[async_trait]
 impl QueueStore for FaultyStore {
-    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
-        self.inner.load_queues(now).await
+    async fn purge_and_load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
+        self.inner.purge_and_load_queues(now).await
     }
 
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
@@ -164,8 +164,11 @@ impl QueueStore for FaultyStore {
         self.inner.read_match_result(id).await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
-        self.inner.read_user(user).await
+    async fn read_tickets_match_and_penalties(
+        &self,
+        user: UserKey,
+    ) -> Result<UserTicketsMatchAndPenalties, StoreError> {
+        self.inner.read_tickets_match_and_penalties(user).await
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
@@ -286,8 +289,8 @@ impl BeaconStore for FaultyStore {
 
 #[async_trait]
 impl OutageStore for FaultyStore {
-    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
-        self.inner.report_outages(report).await
+    async fn apply_liveness_report(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
+        self.inner.apply_liveness_report(report).await
     }
 }
 

@@ -49,8 +49,8 @@ impl MatchHost {
         self.matches.give_up(match_id);
     }
 
-    /// Whether the server has listed 256 matches of the advertisement, which is its limit. Others are not confirmed, and get another game
-    /// server: publish another advertisement for more.
+    /// Whether the server has listed 256 matches of the advertisement, as many as it lists at once. It lists more by turns, so a new one may
+    /// be confirmed too late, and get another game server: publish another advertisement.
     pub fn is_list_full(&self) -> bool {
         self.matches.is_list_full()
     }

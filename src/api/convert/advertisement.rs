@@ -41,7 +41,7 @@ impl RequestReader {
             existing_advert: existing_advertisement(&wire.advertisement_id, wire.advertisement_token, &mut problems),
             consents: session::take_consent_tokens(composition.as_mut(), &mut problems),
             latency_tokens: session::take_latency_tokens(composition.as_mut(), &mut problems),
-            session: composition.map(|wire| session::advertised_session(wire, caller.origin, &mut problems)),
+            session: composition.map(|wire| session::advertised_session(wire, caller.program_kind, &mut problems)),
             set_id,
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             ttl_ms: wire.time_to_live_ms.map(field_checks::saturating_u32_ms),

@@ -124,7 +124,7 @@ fn beacon_to_proto(beacon: ListedBeacon) -> pb::Beacon {
 
 /// Answer to ReportTrips.
 pub fn report_trips_response(answer: ReportTripsAnswer) -> pb::ReportTripsResponse {
-    let regions = answer.regions.into_iter().map(|(region, round_trip_ms, claimed)| pb::RegionRoundTrip {
+    let regions = answer.region_round_trips.into_iter().map(|(region, round_trip_ms, claimed)| pb::RegionRoundTrip {
         region,
         round_trip_ms: round_trip_ms as f32,
         claimed,

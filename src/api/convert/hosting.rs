@@ -33,7 +33,7 @@ impl RequestReader {
                 problems.add(format!("matches[{index}].match_id"), message);
                 MatchId::from_bytes([0; 16])
             }),
-            gives_up: beat.gives_up,
+            is_given_up: beat.gives_up,
         });
         let matches = matches.collect();
         problems.into_result(HostHeartbeatCommand { advertisement_token, matches })
@@ -78,7 +78,7 @@ impl RequestReader {
             advertisement_id,
             advertisement_token,
             idempotency_key: wire.idempotency_key,
-            host_party,
+            others_in_host_party: host_party,
             consents,
             teams,
         })
@@ -110,7 +110,7 @@ pub(crate) fn start_match_response(answer: &StartMatchAnswer) -> pb::StartMatchR
 /// Converts a match as its host sees it.
 pub(crate) fn hosted_match(hosted: &HostedMatch) -> pb::HostedMatch {
     let state = match hosted.state {
-        HostedMatchState::Confirming(_) => pb::HostedMatchState::Confirming,
+        HostedMatchState::AwaitingHostConfirmation(_) => pb::HostedMatchState::Confirming,
         HostedMatchState::Playing => pb::HostedMatchState::Playing,
         HostedMatchState::Ended => pb::HostedMatchState::Ended,
         HostedMatchState::NotHosted => pb::HostedMatchState::NotHosted,
@@ -126,7 +126,7 @@ pub(crate) fn hosted_match(hosted: &HostedMatch) -> pb::HostedMatch {
         backfill: details.is_backfill,
         confirm_in_ms: hosted.confirm_in_ms,
         parties: details.parties.iter().map(hosted_party).collect(),
-        chosen: chosen_values(&details.chosen),
+        chosen: chosen_values(&details.chosen_values),
         bots_by_team: details.bots_by_team.iter().map(|count| (*count).into()).collect(),
         ..named
     }

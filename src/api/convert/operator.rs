@@ -101,7 +101,7 @@ pub(crate) fn explain_search_response(
     searching_for_ms: u64,
     answer: &ExplainSearchAnswer,
 ) -> pb::ExplainResponse {
-    let ExplainSearchAnswer { ruleset, explanation, limit_factor, ignored_fields } = answer;
+    let ExplainSearchAnswer { ruleset, explanation, frustration_limit_factor: limit_factor, ignored_fields } = answer;
     let rule_name = |refusal: Option<Refusal>| refusal.map(|it| it.rule_name(ruleset).into_owned()).unwrap_or_default();
     let limits = ruleset.expansions.iter();
     let limit = |expansion: &Expansion| pb::ExplainLimit {

@@ -39,7 +39,7 @@ impl RequestReader {
             latency_tokens,
             set_id: self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
-            session: session::required_session(composition, caller.origin, &mut problems),
+            session: session::required_session(composition, caller.program_kind, &mut problems),
             consents,
             idempotency_key: wire.idempotency_key,
             blocked_users: sorted_user_keys(
@@ -131,7 +131,7 @@ impl RequestReader {
                 EndMatchProof::GameServer(Vec::new())
             }
         };
-        problems.into_result(EndMatchCommand { match_id, proof, server_failed: wire.failed })
+        problems.into_result(EndMatchCommand { match_id, proof, has_game_server_failed: wire.failed })
     }
 }
 
@@ -216,7 +216,7 @@ pub fn own_tickets_and_cooldowns_response(own: OwnTicketsAndCooldowns) -> pb::Qu
     let ticket = |ticket: OwnTicket| pb::OwnTicket {
         status: Some(ticket_status(ticket.status)),
         ticket_token: ticket.ticket_token,
-        entered_by_another: ticket.is_seat,
+        entered_by_another: ticket.is_seat_token,
     };
     let cooldown = |(set_id, ends_in_ms): (SetId, u32)| pb::QueueCooldown {
         matchmaking_set_id: set_id.0,
@@ -233,7 +233,7 @@ pub fn leave_response(answer: LeaveQueueAnswer) -> pb::QueueLeaveResponse {
     use pb::queue_leave_response::Result as Wire;
     let result = match answer {
         LeaveQueueAnswer::Ended(status) => Wire::Ended(ticket_status(status)),
-        LeaveQueueAnswer::Matched(status) => Wire::Matched(ticket_status(status)),
+        LeaveQueueAnswer::StillMatched(status) => Wire::Matched(ticket_status(status)),
     };
     pb::QueueLeaveResponse { result: Some(result) }
 }
@@ -248,8 +248,8 @@ pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
         matchmaking_set_id: status.set_id.0,
         waited_ms: status.waited_ms,
         position: status.position,
-        estimated_wait_p50_ms: status.wait_estimate_ms.map(|(p50, _)| p50),
-        estimated_wait_p90_ms: status.wait_estimate_ms.map(|(_, p90)| p90),
+        estimated_wait_p50_ms: status.wait_median_and_p90_ms.map(|(p50, _)| p50),
+        estimated_wait_p90_ms: status.wait_median_and_p90_ms.map(|(_, p90)| p90),
         found_match: status.match_view.map(match_status),
         end_reason: end_reason.map_or(pb::TicketEndReason::Unspecified, ticket_end_reason).into(),
         offered_matchmaking_set_id: status.offered_set.map(|set_id| set_id.0),
@@ -337,7 +337,7 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
             })
             .collect(),
         own_players: view.own_players.into_iter().map(ticket_player).collect(),
-        reports: view.reports.map(|state| {
+        reports: view.report_state.map(|state| {
             let (state, window_left_ms) = rating::report_state_and_time_left(state);
             pb::MatchReports { state: state.into(), window_left_ms }
         }),
@@ -366,7 +366,7 @@ fn match_assignment(assignment: &Assignment, view: &MatchView) -> pb::Assignment
             connect_data: connect_data.clone(),
         }),
         Assignment::PeerHost { .. } => Wire::PeerHost(pb::PeerHostAssignment {
-            player_key: view.host.map_or_else(String::new, |key| key.to_string()),
+            player_key: view.host_player_key.map_or_else(String::new, |key| key.to_string()),
             is_own: view.is_own_host,
         }),
         Assignment::Unhosted => Wire::Unhosted(pb::UnhostedAssignment {}),

@@ -107,9 +107,9 @@ impl RequestReader {
         let range = match wire.from_rank {
             Some(0) => {
                 problems.add("from_rank", "is 0; ranks start at 1");
-                LeaderboardRange::FromRank(0)
+                LeaderboardRange::FromIndex(0)
             }
-            Some(rank) => LeaderboardRange::FromRank(rank as usize - 1),
+            Some(rank) => LeaderboardRange::FromIndex(rank as usize - 1),
             None if !wire.page_token.is_empty() => match decode_page_token(&wire.page_token) {
                 Some((bits, user)) => LeaderboardRange::AfterEntry(LeaderboardEntry {
                     conservative_rating: f64::from_bits(bits),
@@ -117,14 +117,14 @@ impl RequestReader {
                 }),
                 None => {
                     problems.add("page_token", INVALID_PAGE_TOKEN);
-                    LeaderboardRange::FromRank(0)
+                    LeaderboardRange::FromIndex(0)
                 }
             },
             None if !wire.around_user_id.is_empty() => {
                 field_checks::check_required_text(&wire.around_user_id, "around_user_id", &mut problems);
                 LeaderboardRange::AroundUser(UserKey::from_name(&wire.around_user_id), (page_size - 1) / 2)
             }
-            None => LeaderboardRange::FromRank(0),
+            None => LeaderboardRange::FromIndex(0),
         };
         problems.into_result(LeaderboardQuery { set_id, range, max_entries: page_size })
     }

@@ -34,7 +34,7 @@ impl RequestReader {
             advertisement_id: id.unwrap_or(AdvertisementId::from_bytes([0; 16])),
             set_id: self.own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems),
             consents,
-            session: session::session_from_proto(composition, players_path, caller.origin, &mut problems),
+            session: session::session_from_proto(composition, players_path, caller.program_kind, &mut problems),
             idempotency_key: wire.idempotency_key,
             hold_for_ms: wire.hold_for_ms.map(field_checks::saturating_u32_ms),
             search_token: search::required_search_token(wire.search_token, &mut problems),

@@ -23,7 +23,7 @@ impl RequestReader {
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             consents: session::take_consent_tokens(wire.session_composition.as_mut(), &mut problems),
             latency_tokens: session::take_latency_tokens(wire.session_composition.as_mut(), &mut problems),
-            session: session::required_session(wire.session_composition, caller.origin, &mut problems),
+            session: session::required_session(wire.session_composition, caller.program_kind, &mut problems),
             search_token: field_checks::size_checked_token(wire.search_token, "search_token", &mut problems),
             excluded_adverts: excluded_advertisement_ids(&wire.exclude_advertisement_ids, &mut problems),
             overrides: wire.search_config_overrides.map(|wire| search_config_overrides(wire, &mut problems)),
@@ -54,7 +54,7 @@ impl RequestReader {
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             search_token,
             phase,
-            session: session::required_session(wire.session_composition, caller.origin, &mut problems),
+            session: session::required_session(wire.session_composition, caller.program_kind, &mut problems),
             measurements: latency_measurements(&wire.measurements, &mut problems),
         };
         problems.into_result(report)
@@ -91,7 +91,7 @@ impl RequestReader {
             leader: UserKey::from_name(&wire.leader_user_id),
             set_id: self.required_own_or_envelope_set_id(wire.matchmaking_set_id, &mut problems),
             purpose: purpose.unwrap_or(ConsentPurpose::Queue),
-            may_answer: wire.may_answer,
+            may_leader_answer: wire.may_answer,
         };
         problems.into_result(grant)
     }

@@ -13,7 +13,7 @@ pub fn update_response(answer: UpdateAdvertAnswer) -> pb::UpdateAdvertisementRes
     pb::UpdateAdvertisementResponse {
         advertisement_id: id_text(answer.id.to_hex()),
         advertisement_token: answer.advertisement_token,
-        created: answer.created,
+        created: answer.is_new_advert,
         expires_in_ms: answer.expires_in_ms.into(),
         service_configuration_hash: answer.ruleset_hash.0,
         next_expansion_in_ms: answer.next_expansion_in_ms,

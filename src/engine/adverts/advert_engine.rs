@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::ruleset::Ruleset;
-use crate::engine::adverts::advert_handle::AdvertHandle;
+use crate::engine::adverts::advert_access::AdvertAccess;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::{AdvertState, EncodeStaticCandidateFieldsFn};
 use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
@@ -66,8 +66,8 @@ impl AdvertEngine {
     }
 
     /// Access of the queues to advertisements.
-    pub(crate) fn advert_handle(&self) -> AdvertHandle {
-        AdvertHandle::new(Arc::clone(&self.state), self.writer.clone())
+    pub(crate) fn advert_access(&self) -> AdvertAccess {
+        AdvertAccess::new(Arc::clone(&self.state), self.writer.clone())
     }
 
     /// Rejects further changes. Changes already submitted are committed.
@@ -183,7 +183,7 @@ async fn load_adverts(state: &AdvertState) -> Result<(), StoreError> {
     let common = &state.common;
     for stored in common.store.load_advertisements(common.clock.now()).await? {
         let record = AdvertRecord {
-            encoded_advert: (state.encode_advert)(&stored.advertisement),
+            static_candidate_fields: (state.encode_static_candidate_fields)(&stored.advertisement),
             expires_at: stored.expires_at,
             stored_expires_at: stored.expires_at,
             ttl_ms: common.settings.ttl_ms_of_loaded_advert(&stored.advertisement),

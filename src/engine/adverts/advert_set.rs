@@ -31,7 +31,7 @@ pub(crate) struct AdvertRecord {
     /// Expiry in the store; never before `expires_at`, so that a restart keeps every acknowledged advertisement.
     pub(crate) stored_expires_at: UnixMs,
     pub(crate) ttl_ms: u32,
-    pub(crate) encoded_advert: Arc<[u8]>,
+    pub(crate) static_candidate_fields: Arc<[u8]>,
     /// Eight bytes: most advertisements have none, and the table of records has up to twice as many places as records.
     pub(crate) reservations: ThinVec<Reservation>,
     /// Version in the store.
@@ -385,13 +385,13 @@ pub(crate) fn build_index_entry(
         attribute_values: party_values.attribute_values(ruleset, &record.advertisement.session),
         expires_at: record.expires_at,
         open_seats: record.open_seats(),
-        encoded_response: Arc::clone(&record.encoded_advert),
+        encoded_response: Arc::clone(&record.static_candidate_fields),
     }
 }
 
 /// Whether a hold is past its deadline.
 pub(crate) fn is_expired_hold(reservation: &Reservation, now: UnixMs) -> bool {
-    reservation.state == ReservationState::Held && reservation.deadline <= now
+    reservation.state == ReservationState::Held && reservation.expires_or_purge_at <= now
 }
 
 /// Held reservations by deadline.
@@ -399,11 +399,11 @@ type ExpiryQueue = BTreeSet<(UnixMs, AdvertisementId, ReservationId)>;
 
 fn schedule_hold_expiries(expiries: &mut ExpiryQueue, record: &AdvertRecord) {
     let held = record.reservations.iter().filter(|reservation| reservation.state == ReservationState::Held);
-    expiries.extend(held.map(|held| (held.deadline, held.advertisement_id, held.id)));
+    expiries.extend(held.map(|held| (held.expires_or_purge_at, held.advertisement_id, held.id)));
 }
 
 fn unschedule_hold_expiries(expiries: &mut ExpiryQueue, record: &AdvertRecord) {
     for held in record.reservations.iter().filter(|reservation| reservation.state == ReservationState::Held) {
-        expiries.remove(&(held.deadline, held.advertisement_id, held.id));
+        expiries.remove(&(held.expires_or_purge_at, held.advertisement_id, held.id));
     }
 }

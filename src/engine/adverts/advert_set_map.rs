@@ -15,9 +15,9 @@ use crate::engine::party_values::PartyValueReader;
 ///
 /// The lock is fair to a waiting writer. With the standard library's lock, overlapping searches starve the writer.
 #[derive(Debug)]
-pub(crate) struct LockedAdvertSet(FairLock<AdvertSet>);
+pub(crate) struct AdvertSetLock(FairLock<AdvertSet>);
 
-impl LockedAdvertSet {
+impl AdvertSetLock {
     pub(crate) fn lock_for_read(&self) -> RwLockReadGuard<'_, AdvertSet> {
         self.0.read()
     }
@@ -30,7 +30,7 @@ impl LockedAdvertSet {
 /// Advertisements of every set. Only the writer adds sets and indexes, so a new set has all indexes.
 #[derive(Debug)]
 pub(crate) struct AdvertSetMap {
-    sets: RwLock<BTreeMap<SetId, Arc<LockedAdvertSet>>>,
+    sets: RwLock<BTreeMap<SetId, Arc<AdvertSetLock>>>,
     indexed_rulesets: RwLock<Vec<Arc<Ruleset>>>,
     open_silos: Arc<OpenSilos>,
     party_values: PartyValueReader,
@@ -43,12 +43,12 @@ impl AdvertSetMap {
     }
 
     /// Advertisements of a set; `None` if the set never had any.
-    pub(crate) fn get(&self, set_id: SetId) -> Option<Arc<LockedAdvertSet>> {
+    pub(crate) fn get(&self, set_id: SetId) -> Option<Arc<AdvertSetLock>> {
         self.sets.read().unwrap_or_else(PoisonError::into_inner).get(&set_id).cloned()
     }
 
     /// Advertisements of a set. A new set gets an index for each of the set's indexed rulesets.
-    pub(crate) fn get_or_create(&self, set_id: SetId) -> Arc<LockedAdvertSet> {
+    pub(crate) fn get_or_create(&self, set_id: SetId) -> Arc<AdvertSetLock> {
         if let Some(set) = self.get(set_id) {
             return set;
         }
@@ -56,13 +56,13 @@ impl AdvertSetMap {
         for ruleset in self.indexed_rulesets().iter().filter(|ruleset| ruleset.set_id == set_id) {
             set.finish_index_build(build_index(ruleset, &[], &self.party_values));
         }
-        let set = Arc::new(LockedAdvertSet(FairLock::new(set)));
+        let set = Arc::new(AdvertSetLock(FairLock::new(set)));
         let mut sets = self.sets.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(sets.entry(set_id).or_insert(set))
     }
 
     /// All sets, in id order.
-    pub(crate) fn all_sets(&self) -> Vec<(SetId, Arc<LockedAdvertSet>)> {
+    pub(crate) fn all_sets(&self) -> Vec<(SetId, Arc<AdvertSetLock>)> {
         let sets = self.sets.read().unwrap_or_else(PoisonError::into_inner);
         sets.iter().map(|(&set_id, set)| (set_id, Arc::clone(set))).collect()
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::adverts::advert_set_map::{AdvertSetMap, LockedAdvertSet};
+use crate::engine::adverts::advert_set_map::{AdvertSetLock, AdvertSetMap};
 use crate::engine::adverts::host_events::HostEventHub;
 use crate::engine::adverts::in_flight_changes::InFlightChanges;
 use crate::engine::adverts::replication_state::ReplicationState;
@@ -33,7 +33,7 @@ pub type EncodeStaticCandidateFieldsFn = fn(&Advertisement) -> Arc<[u8]>;
 /// State of all advertisements.
 pub(crate) struct AdvertState {
     pub(crate) common: Arc<Common>,
-    pub(crate) encode_advert: EncodeStaticCandidateFieldsFn,
+    pub(crate) encode_static_candidate_fields: EncodeStaticCandidateFieldsFn,
     pub(crate) advert_sets: AdvertSetMap,
     pub(crate) host_events: HostEventHub,
     pub(crate) in_flight_changes: InFlightChanges,
@@ -49,7 +49,7 @@ impl AdvertState {
         let replication = common.store_health.clone().map(|health| Arc::new(ReplicationState::new(health)));
         Self {
             common,
-            encode_advert,
+            encode_static_candidate_fields: encode_advert,
             advert_sets,
             host_events: HostEventHub::default(),
             in_flight_changes: InFlightChanges::default(),
@@ -69,7 +69,7 @@ impl AdvertState {
     pub(crate) fn reservation_views_of(&self, id: AdvertisementId) -> Vec<ReservationView> {
         let now = self.common.clock.now();
         let views = |record: &AdvertRecord| UpdateSnapshot::from_record(record, now).reservations;
-        let find = |set: &Arc<LockedAdvertSet>| set.lock_for_read().get(id).map(views);
+        let find = |set: &Arc<AdvertSetLock>| set.lock_for_read().get(id).map(views);
         self.advert_sets.all_sets().iter().find_map(|(_, set)| find(set)).unwrap_or_default()
     }
 

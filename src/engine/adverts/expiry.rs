@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set_map::LockedAdvertSet;
+use crate::engine::adverts::advert_set_map::AdvertSetLock;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 
@@ -24,7 +24,7 @@ const SWEEPS_PER_TOMBSTONE_PURGE: u32 = 20;
 const EXPIRED_PER_SWEEP_MAX: usize = 2_000;
 
 /// Unit of the expiry grace during an outage: several sweeps, and time for other replicas to write afterwards.
-const OUTAGE_EXPIRY_GRACE_MS: u64 = 2_000;
+const OUTAGE_EXPIRY_GRACE_UNIT_MS: u64 = 2_000;
 
 /// Sweeps until stopped.
 pub(crate) async fn run_expiry_sweeps(
@@ -58,7 +58,7 @@ pub(crate) async fn sweep_expired_adverts(state: &AdvertState, advert_writer: &m
     let fleet = state.common.beacons.fleet(now);
     let is_stale = state.common.store_staleness_ms(now).is_some();
     if let Some(replication) = state.replication.as_ref().filter(|_| is_stale) {
-        replication.extend_expiry_grace(now.plus_ms(4 * OUTAGE_EXPIRY_GRACE_MS));
+        replication.extend_expiry_grace(now.plus_ms(4 * OUTAGE_EXPIRY_GRACE_UNIT_MS));
     }
     for (set_id, set) in state.advert_sets.all_sets() {
         expired.clear();
@@ -90,13 +90,17 @@ pub(crate) async fn sweep_expired_adverts(state: &AdvertState, advert_writer: &m
 ///
 /// Their hosts may have sent heartbeats to the owner, which this replica cannot see. Own advertisements expire as usual
 /// but are not removed.
-fn extend_remote_adverts(set: &LockedAdvertSet, now: UnixMs, expiring: &mut Vec<AdvertisementId>) {
+fn extend_remote_adverts(set: &AdvertSetLock, now: UnixMs, expiring: &mut Vec<AdvertisementId>) {
     loop {
         expiring.clear();
-        set.lock_for_read().collect_expired(now.plus_ms(2 * OUTAGE_EXPIRY_GRACE_MS), EXPIRED_PER_SWEEP_MAX, expiring);
+        set.lock_for_read().collect_expired(
+            now.plus_ms(2 * OUTAGE_EXPIRY_GRACE_UNIT_MS),
+            EXPIRED_PER_SWEEP_MAX,
+            expiring,
+        );
         let mut set = set.lock_for_write();
         expiring.retain(|&id| set.get(id).is_some_and(|record| !record.is_heartbeat_owner));
-        expiring.iter().for_each(|&id| set.extend_expiry(id, now.plus_ms(4 * OUTAGE_EXPIRY_GRACE_MS)));
+        expiring.iter().for_each(|&id| set.extend_expiry(id, now.plus_ms(4 * OUTAGE_EXPIRY_GRACE_UNIT_MS)));
         if expiring.len() < EXPIRED_PER_SWEEP_MAX {
             return;
         }

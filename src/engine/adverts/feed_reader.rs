@@ -22,7 +22,7 @@ struct AdvertFeedReader {
 /// Changes, and the number of the local batch after which they were read.
 struct AdvertFeedRead {
     feed_batch: FeedBatch,
-    as_of: u64,
+    as_of_batch: u64,
 }
 
 /// Reads the feed until stopped. Batches go through the writer's inbox, so that only the writer changes memory.
@@ -45,11 +45,11 @@ async fn send_to_writer(
     replication: Arc<ReplicationState>,
     writer: mpsc::Sender<AdvertWriterCommand>,
 ) -> ControlFlow<()> {
-    let AdvertFeedRead { feed_batch, as_of } = read;
+    let AdvertFeedRead { feed_batch, as_of_batch } = read;
     let is_caught_up = !feed_batch.has_more;
     let is_empty = !feed_batch.is_snapshot && feed_batch.changed.is_empty() && feed_batch.removed.is_empty();
     if (!is_empty || replication.unwritten_count() > 0)
-        && writer.send(AdvertWriterCommand::ApplyFeed(Box::new(feed_batch), as_of)).await.is_err()
+        && writer.send(AdvertWriterCommand::ApplyFeed(Box::new(feed_batch), as_of_batch)).await.is_err()
     {
         return ControlFlow::Break(());
     }
@@ -69,14 +69,14 @@ impl FollowedFeed for AdvertFeedReader {
     async fn read_batch(&mut self) -> Result<AdvertFeedRead, StoreError> {
         let (clock, replication) = (&self.common.clock, &self.replication);
         // Read the batch number first: all batches in memory were in the store before this read begins.
-        let as_of = replication.applied_batch_count();
+        let as_of_batch = replication.applied_batch_count();
         let reread_ids = replication.take_reread_requests();
         let read_started_at = clock.now();
         match self.feed.read_batch(&reread_ids).await {
             Ok(feed_batch) => {
                 clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
                 replication.store_health.record_success(clock.now());
-                Ok(AdvertFeedRead { feed_batch, as_of })
+                Ok(AdvertFeedRead { feed_batch, as_of_batch })
             }
             Err(error) => {
                 // Record the outage here, so that commands fail fast instead of waiting for the store.

@@ -2,6 +2,7 @@
 //! bounded buffer per connection, and the matches of each advertisement for hosts that reconnect.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -52,8 +53,24 @@ impl HostEventSender {
 struct HostRecord {
     matches: BTreeMap<MatchId, Arc<HostedMatch>>,
     next_beat: Option<NextBeat>,
+    /// Last match of the list that a heartbeat got, if the list was not whole.
+    listed_through: Option<MatchId>,
     /// The advertisement is deleted or has expired. Its matches go on.
-    is_removed: bool,
+    is_advert_removed: bool,
+}
+
+impl HostRecord {
+    /// Ids of all matches in order, or of the next ones after the last list, around the end.
+    fn list_next_matches(&mut self) -> Vec<MatchId> {
+        let after_last = self.listed_through.map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.matches.range((after_last, Bound::Unbounded)).map(|(id, _)| *id);
+        let around = self.matches.keys().copied();
+        let count = self.matches.len().min(HOSTED_MATCHES_PER_CALL_MAX);
+        let listed: Vec<MatchId> = later.chain(around).take(count).collect();
+        let is_whole = count == self.matches.len();
+        self.listed_through = listed.last().copied().filter(|_| !is_whole);
+        listed
+    }
 }
 
 /// Heartbeat that a host was asked for.
@@ -139,7 +156,7 @@ impl HostEventHub {
             if host.matches.remove(&id).is_none() {
                 return;
             }
-            let is_forgotten = host.matches.is_empty() && host.is_removed;
+            let is_forgotten = host.matches.is_empty() && host.is_advert_removed;
             if is_forgotten || host.matches.is_empty() && host.next_beat.is_none() {
                 hosts.remove(&advertisement);
             }
@@ -165,7 +182,8 @@ impl HostEventHub {
         ids.take(HOSTED_MATCHES_PER_CALL_MAX).copied().collect()
     }
 
-    /// Ids of the matches of a host that is asked for its next heartbeat `interval_ms` after `now`.
+    /// Ids of the matches of a host that is asked for its next heartbeat `interval_ms` after `now`. A host of more matches than one
+    /// call returns gets them by turns.
     pub(crate) fn schedule_beat_and_list_matches(
         &self,
         advertisement: AdvertisementId,
@@ -174,9 +192,9 @@ impl HostEventHub {
     ) -> Vec<MatchId> {
         let mut hosts = self.lock_hosts();
         let host = hosts.entry(advertisement).or_default();
-        host.is_removed = false;
+        host.is_advert_removed = false;
         host.next_beat = Some(NextBeat { due_at: now.plus_ms(interval_ms), interval_ms });
-        host.matches.keys().take(HOSTED_MATCHES_PER_CALL_MAX).copied().collect()
+        host.list_next_matches()
     }
 
     /// Whether a heartbeat that the host was asked for is due. It is then taken: the next one is due an interval later.
@@ -197,7 +215,7 @@ impl HostEventHub {
         {
             let mut hosts = self.lock_hosts();
             if let Some(host) = hosts.get_mut(&id) {
-                host.is_removed = true;
+                host.is_advert_removed = true;
                 if !host.matches.is_empty() {
                     return;
                 }
@@ -213,5 +231,40 @@ impl HostEventHub {
 
     fn lock_hosts(&self) -> MutexGuard<'_, HashMap<AdvertisementId, HostRecord, BuildIdHasher>> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_of_many_matches_gets_their_ids_by_turns() {
+        let hub = HostEventHub::default();
+        let advertisement = AdvertisementId::from_bytes([1; 16]);
+        let ids: Vec<MatchId> = (0..600_u128).map(|n| MatchId::from_bytes(n.to_be_bytes())).collect();
+        for id in &ids {
+            let hosted = HostedMatch::new_without_details(*id, HostedMatchState::Playing);
+            hub.set_hosted_match(advertisement, hosted, UnixMs(0));
+        }
+        let beat = || hub.schedule_beat_and_list_matches(advertisement, 1_000, UnixMs(0));
+
+        let lists = [beat(), beat(), beat()];
+        assert_eq!(lists.iter().map(Vec::len).collect::<Vec<_>>(), [HOSTED_MATCHES_PER_CALL_MAX; 3]);
+        let told: Vec<MatchId> = lists.concat();
+        assert_eq!(told[..600], ids, "each match once before one is listed again");
+        assert_eq!(told[600..], ids[..3 * HOSTED_MATCHES_PER_CALL_MAX - 600]);
+
+        // Reading the ids does not take a turn.
+        assert_eq!(hub.hosted_match_ids(advertisement), ids[..HOSTED_MATCHES_PER_CALL_MAX]);
+        assert_eq!(beat()[0], ids[3 * HOSTED_MATCHES_PER_CALL_MAX - 600]);
+
+        for id in &ids[..400] {
+            hub.remove_hosted_match_and_notify(advertisement, *id, HostedMatchState::Ended);
+        }
+        let mut rest = beat();
+        rest.sort_unstable();
+        assert_eq!(rest, ids[400..], "all that are left");
+        assert_eq!(beat(), ids[400..], "and in order from then on");
     }
 }

@@ -48,7 +48,11 @@ impl Drop for InFlightGuard {
 }
 
 /// Answers a command. Ends the in-flight change first, so that a heartbeat after the answer finds memory up to date.
-pub(crate) fn send_answer<T>(reply: ReplySender<T>, in_flight: InFlightGuard, answer: Result<T, EngineError>) {
+pub(crate) fn end_change_and_answer<T>(
+    reply: ReplySender<T>,
+    in_flight: InFlightGuard,
+    answer: Result<T, EngineError>,
+) {
     drop(in_flight);
     let _ = reply.send(answer);
 }

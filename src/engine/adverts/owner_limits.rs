@@ -48,7 +48,7 @@ pub(crate) fn advert_owner(
             (OwnerKey::of_advertiser(account, kind, None), AdvertLimitPolicy::Refuse { max })
         }
     };
-    Some(AdvertOwner { key, limit, is_new: is_create })
+    Some(AdvertOwner { key, limit, is_new_advert: is_create })
 }
 
 /// Owner of an advertisement that memory has and that the store may have lost. It replaces no other.
@@ -69,7 +69,7 @@ pub(crate) fn advert_owner_from_memory(
         ValueOrigin::GameServer => AdvertLimitPolicy::Refuse { max: settings.max_advertisements_per_server },
     };
     let key = OwnerKey::of_advertiser(advertisement.publisher?, advertisement.kind, None);
-    Some(AdvertOwner { key, limit, is_new: false })
+    Some(AdvertOwner { key, limit, is_new_advert: false })
 }
 
 /// Owner of a reservation that `caller` makes for `users`, and its limit; `None` if none applies.

@@ -10,7 +10,11 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::{LatencyTestPhase, ProbeStatistics, ReportedFinding};
 
 /// Results of a search that `started_at`, as they count `now`; sorted by id prefix.
-pub(super) fn probe_results_at(measured: &SearchMeasurements, started_at: UnixMs, now: UnixMs) -> Vec<ProbeResult> {
+pub(super) fn probe_results_of_search(
+    measured: &SearchMeasurements,
+    started_at: UnixMs,
+    now: UnixMs,
+) -> Vec<ProbeResult> {
     let is_old = |record: &ProbeRecord| {
         FRESH_MEASUREMENT_MS <= now.ms_since(started_at).saturating_sub(record.reported_after_ms)
     };
@@ -19,7 +23,7 @@ pub(super) fn probe_results_at(measured: &SearchMeasurements, started_at: UnixMs
         .iter()
         .map(|record| ProbeResult {
             id_prefix: record.id_prefix,
-            finding: probe_finding(record.finding),
+            finding: finding_of_record(record.finding),
             is_old: is_old(record),
         })
         .collect();
@@ -27,7 +31,7 @@ pub(super) fn probe_results_at(measured: &SearchMeasurements, started_at: UnixMs
     results
 }
 
-fn probe_finding(finding: RecordedFinding) -> ProbeFinding {
+fn finding_of_record(finding: RecordedFinding) -> ProbeFinding {
     match finding {
         RecordedFinding::Silent => ProbeFinding::Silent,
         RecordedFinding::Incompatible => ProbeFinding::Incompatible,

@@ -10,7 +10,7 @@ use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, ReplacedRecordsToFree, build_index_entry};
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::in_flight_changes::{InFlightGuard, send_answer};
+use crate::engine::adverts::in_flight_changes::{InFlightGuard, end_change_and_answer};
 use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::adverts::writer_command::PublishAdvert;
 use crate::engine::command::{ReservationChange, UpdateAdvertAnswer};
@@ -34,14 +34,14 @@ struct ConfirmedPublication {
     publish: PublishAdvert,
     reply: ReplySender<UpdateAdvertAnswer>,
     in_flight: InFlightGuard,
-    created: bool,
+    is_new_advert: bool,
     stored_expires_at: UnixMs,
     /// Time at which the write was prepared.
     decided_at: UnixMs,
 }
 
 /// Snapshot of the applied record, and its reservation events.
-type AppliedPublication = (UpdateSnapshot, Vec<(Reservation, ReservationChange)>);
+type SnapshotWithEvents = (UpdateSnapshot, Vec<(Reservation, ReservationChange)>);
 
 impl PublishBatch {
     /// Adds a publication; applies the batch first if it is full or of another set.
@@ -73,7 +73,7 @@ impl PublishBatch {
                     publish,
                     reply,
                     in_flight,
-                    created,
+                    is_new_advert: created,
                     stored_expires_at,
                     decided_at,
                 });
@@ -87,7 +87,7 @@ impl PublishBatch {
             (other, _) => unexpected_outcome("publish", other),
         };
         self.apply(state, now);
-        send_answer(reply, in_flight, Err(error));
+        end_change_and_answer(reply, in_flight, Err(error));
     }
 
     /// Applies the batch to memory in order, answers, and empties it.
@@ -104,7 +104,7 @@ impl PublishBatch {
                 .extend(rulesets.iter().map(|ruleset| build_index_entry(&record, ruleset, &state.common.party_values)));
             records.push(record);
         }
-        let mut applied: Vec<AppliedPublication> = Vec::with_capacity(self.publications.len());
+        let mut applied: Vec<SnapshotWithEvents> = Vec::with_capacity(self.publications.len());
         let mut replaced = ReplacedRecordsToFree::with_capacity(records.len(), entries.len());
         let mut entries = entries.into_iter();
         let fills_sessions = state.common.fills_open_sessions(set_id);
@@ -136,19 +136,19 @@ impl PublishBatch {
         }
         drop(replaced);
         for (publication, (snapshot, events)) in self.publications.drain(..).zip(applied) {
-            let ConfirmedPublication { publish, reply, in_flight, created, .. } = publication;
+            let ConfirmedPublication { publish, reply, in_flight, is_new_advert: created, .. } = publication;
             state.publish_reservation_events(publish.advertisement.id, events, now);
             let answer = snapshot.into_answer_with_ruleset(
                 &state.common,
                 &state.host_events,
                 Some(&publish.ruleset),
-                Some(publish.owner_token),
+                Some(publish.token_to_return),
                 now,
             );
-            send_answer(
+            end_change_and_answer(
                 reply,
                 in_flight,
-                Ok(UpdateAdvertAnswer { created, ignored_fields: publish.ignored_fields, ..answer }),
+                Ok(UpdateAdvertAnswer { is_new_advert: created, ignored_fields: publish.ignored_fields, ..answer }),
             );
         }
     }
@@ -158,7 +158,7 @@ impl ConfirmedPublication {
     /// Record without its reservations.
     fn to_record(&self) -> AdvertRecord {
         AdvertRecord {
-            encoded_advert: Arc::clone(&self.publish.encoded_advert),
+            static_candidate_fields: Arc::clone(&self.publish.static_candidate_fields),
             advertisement: Arc::clone(&self.publish.advertisement),
             expires_at: self.decided_at.plus_ms(u64::from(self.publish.ttl_ms)),
             stored_expires_at: self.stored_expires_at,

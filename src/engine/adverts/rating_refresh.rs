@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::id::{AdvertisementId, RatingKey, RulesetHash, SetId, UserKey};
 use crate::domain::index::AdvertisementIndex;
-use crate::engine::adverts::advert_set_map::LockedAdvertSet;
+use crate::engine::adverts::advert_set_map::AdvertSetLock;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::ratings::rating_changes::ChangesSince;
 
 /// Shortest time between two refreshes, so that ratings that change often do not hold up searches.
-const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
+const REFRESH_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Maximum advertisements that are changed while the set's lock is held.
 const ADVERTS_PER_LOCK_MAX: usize = 256;
@@ -26,7 +26,7 @@ const ADVERTS_PER_LOCK_MAX: usize = 256;
 pub(crate) struct RatingRefresh {
     /// Position in the log of changed ratings.
     position: u64,
-    changed: Arc<Notify>,
+    ratings_changed: Arc<Notify>,
     is_due: bool,
     not_before: Instant,
 }
@@ -42,13 +42,13 @@ impl RatingRefresh {
     /// Reader of all changes from the first one.
     pub(crate) fn new(state: &AdvertState) -> Self {
         let changed = state.common.ratings.lock().rating_change_log().notify_handle();
-        Self { position: 0, changed, is_due: true, not_before: Instant::now() }
+        Self { position: 0, ratings_changed: changed, is_due: true, not_before: Instant::now() }
     }
 
     /// Waits until ratings have changed and the next refresh may start. May be cancelled.
     pub(crate) async fn wait_until_refresh_due(&mut self) {
         if !self.is_due {
-            self.changed.notified().await;
+            self.ratings_changed.notified().await;
             self.is_due = true;
         }
         tokio::time::sleep_until(self.not_before).await;
@@ -57,7 +57,7 @@ impl RatingRefresh {
     /// Brings the values of all advertisements up to date.
     pub(crate) async fn refresh(&mut self, state: &AdvertState) {
         self.is_due = false;
-        self.not_before = Instant::now() + REFRESH_INTERVAL;
+        self.not_before = Instant::now() + REFRESH_INTERVAL_MIN;
         let changes = {
             let ratings = state.common.ratings.lock();
             let changes = ratings.rating_change_log().since(self.position);
@@ -83,7 +83,7 @@ impl RatingRefresh {
 /// Advertisements of a set that have players among the changed ratings; of all players if `changes` is `None`.
 fn affected_adverts(
     state: &AdvertState,
-    set: &LockedAdvertSet,
+    set: &AdvertSetLock,
     changes: Option<&BTreeSet<(RatingKey, UserKey)>>,
 ) -> Vec<AdvertisementId> {
     let set = set.lock_for_read();
@@ -101,7 +101,7 @@ fn affected_adverts(
 }
 
 /// Replaces the values of some advertisements, where they have changed.
-fn refresh_adverts(state: &AdvertState, (set_id, set): (SetId, &LockedAdvertSet), ids: &[AdvertisementId]) {
+fn refresh_adverts(state: &AdvertState, (set_id, set): (SetId, &AdvertSetLock), ids: &[AdvertisementId]) {
     // Only the writer changes indexes, and it runs here: they cannot change between the two locks.
     let changed: Vec<ChangedValues> = {
         let set = set.lock_for_read();

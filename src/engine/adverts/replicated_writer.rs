@@ -35,7 +35,7 @@ impl ReplicatedWriter {
             return commands.into_iter().for_each(|command| state.answer_store_unavailable(command));
         }
         if self.replication.store_health.is_down() {
-            state.common.outages.record_failure(state.common.clock.now());
+            state.common.server_outages.record_failure(state.common.clock.now());
             return self.handle_without_store(state, commands);
         }
         #[cfg(not(feature = "failpoints"))]
@@ -66,8 +66,8 @@ impl ReplicatedWriter {
     }
 
     /// Applies other replicas' changes to memory.
-    pub(crate) fn apply_feed(&mut self, state: &AdvertState, feed_batch: FeedBatch, as_of: u64) {
-        state.apply_feed(feed_batch, as_of, &mut self.local_changes, &self.replication);
+    pub(crate) fn apply_feed(&mut self, state: &AdvertState, feed_batch: FeedBatch, as_of_batch: u64) {
+        state.apply_feed(feed_batch, as_of_batch, &mut self.local_changes, &self.replication);
     }
 
     /// Writes the changes that were accepted while the store was down.

@@ -91,7 +91,7 @@ impl ReplicationState {
 
 /// Last local batch that changed each advertisement, while a read may have begun before that batch.
 ///
-/// A read shows an advertisement at some moment after batch `as_of`. If a later local batch changed it, the order of
+/// A read shows an advertisement at some moment after batch `as_of_batch`. If a later local batch changed it, the order of
 /// the two is unknown, and it is read again.
 #[derive(Debug, Default)]
 pub(crate) struct LastLocalBatchByAdvert(HashMap<AdvertisementId, u64, BuildIdHasher>);
@@ -101,14 +101,14 @@ impl LastLocalBatchByAdvert {
         self.0.insert(id, batch);
     }
 
-    /// Whether a batch after `as_of` changed `id`.
-    pub(crate) fn has_changed_after(&self, id: AdvertisementId, as_of: u64) -> bool {
-        self.0.get(&id).is_some_and(|batch| *batch > as_of)
+    /// Whether a batch after `as_of_batch` changed `id`.
+    pub(crate) fn has_changed_after(&self, id: AdvertisementId, as_of_batch: u64) -> bool {
+        self.0.get(&id).is_some_and(|batch| *batch > as_of_batch)
     }
 
-    /// Drops entries up to batch `as_of`; no older read is in progress.
-    pub(crate) fn purge_through(&mut self, as_of: u64) {
-        self.0.retain(|_, batch| *batch > as_of);
+    /// Drops entries up to batch `as_of_batch`; no older read is in progress.
+    pub(crate) fn purge_through(&mut self, as_of_batch: u64) {
+        self.0.retain(|_, batch| *batch > as_of_batch);
     }
 }
 

@@ -16,7 +16,7 @@ impl ReservedUserIndex {
         if reservations.is_empty() {
             return;
         }
-        for (user, id) in users_with_seats(reservations) {
+        for (user, id) in reserved_user_advert_pairs(reservations) {
             self.0.entry(user).or_default().push(id);
         }
     }
@@ -27,7 +27,7 @@ impl ReservedUserIndex {
         if reservations.is_empty() {
             return;
         }
-        for (user, id) in users_with_seats(reservations) {
+        for (user, id) in reserved_user_advert_pairs(reservations) {
             let Some(ids) = self.0.get_mut(&user) else { continue };
             if let Some(index) = ids.iter().position(|known| *known == id) {
                 ids.swap_remove(index);
@@ -44,7 +44,7 @@ impl ReservedUserIndex {
     }
 }
 
-fn users_with_seats(reservations: &[Reservation]) -> impl Iterator<Item = (UserKey, AdvertisementId)> + '_ {
+fn reserved_user_advert_pairs(reservations: &[Reservation]) -> impl Iterator<Item = (UserKey, AdvertisementId)> + '_ {
     let unended = reservations.iter().filter(|reservation| reservation.state != ReservationState::Ended);
     unended.flat_map(|reservation| reservation.users.iter().map(|user| (*user, reservation.advertisement_id)))
 }

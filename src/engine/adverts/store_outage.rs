@@ -8,7 +8,7 @@ use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::in_flight_changes::send_answer;
+use crate::engine::adverts::in_flight_changes::end_change_and_answer;
 use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
@@ -40,21 +40,27 @@ impl UnwrittenAdverts {
         match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
                 let answer = self.replace_in_memory(state, *publish, now);
-                send_answer(reply, in_flight, answer.ok_or_else(unavailable));
+                end_change_and_answer(reply, in_flight, answer.ok_or_else(unavailable));
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
                 let answer = self.heartbeat_in_memory(state, &extend, now);
-                send_answer(reply, in_flight, answer.ok_or_else(unavailable));
+                end_change_and_answer(reply, in_flight, answer.ok_or_else(unavailable));
             }
-            AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::Delete(_, _, reply, in_flight) => {
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
+            }
+            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => {
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
-                send_answer(reply, in_flight, Err(unavailable()))
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
             }
             AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
-                send_answer(reply, in_flight, Err(unavailable()))
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
             }
-            AdvertWriterCommand::EraseUser(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::EraseUser(_, reply, in_flight) => {
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => {
                 state.restore_after_failed_expiry(set_id, *record)
             }
@@ -76,8 +82,8 @@ impl UnwrittenAdverts {
         let PublishAdvert {
             advertisement,
             ruleset,
-            encoded_advert,
-            owner_token,
+            static_candidate_fields,
+            token_to_return: advertisement_token,
             ttl_ms,
             confirmed_reservations,
             joined_reservations,
@@ -102,7 +108,7 @@ impl UnwrittenAdverts {
             advertisement,
             expires_at: now.plus_ms(u64::from(ttl_ms)),
             ttl_ms,
-            encoded_advert,
+            static_candidate_fields,
             is_unwritten: true,
             is_heartbeat_owner: true,
             ..existing.clone()
@@ -115,7 +121,7 @@ impl UnwrittenAdverts {
             &state.common,
             &state.host_events,
             Some(&ruleset),
-            Some(owner_token),
+            Some(advertisement_token),
             now,
         );
         Some(UpdateAdvertAnswer { not_yet_durable: true, ignored_fields, ..answer })

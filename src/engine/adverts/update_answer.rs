@@ -73,7 +73,7 @@ impl UpdateSnapshot {
             Some(signed_token) if signed_token.claim == claim => signed_token.token,
             _ => common.token_signer.sign(&claim),
         };
-        let next_beat_in_ms = ruleset.and_then(|ruleset| beat_interval_ms(ruleset, claim.kind));
+        let next_beat_in_ms = ruleset.and_then(|ruleset| match_host_beat_interval_ms(ruleset, claim.kind));
         let hosted_match_ids = next_beat_in_ms.map_or_else(
             || host_events.hosted_match_ids(claim.advertisement_id),
             |interval_ms| host_events.schedule_beat_and_list_matches(claim.advertisement_id, interval_ms, now),
@@ -82,7 +82,7 @@ impl UpdateSnapshot {
         UpdateAdvertAnswer {
             id: claim.advertisement_id,
             advertisement_token: token,
-            created: false,
+            is_new_advert: false,
             expires_in_ms: u32::try_from(self.expires_at.ms_since(now)).unwrap_or(u32::MAX),
             ruleset_hash: self.ruleset_hash,
             next_expansion_in_ms: ruleset.and_then(|ruleset| ruleset.ms_until_next_expansion(advertised_ms)),
@@ -97,7 +97,7 @@ impl UpdateSnapshot {
 
 /// Interval of the heartbeats of an advertisement that queues may give matches, so that its host confirms them in time;
 /// `None` for other advertisements.
-fn beat_interval_ms(ruleset: &Ruleset, kind: AdvertisementKind) -> Option<u64> {
+fn match_host_beat_interval_ms(ruleset: &Ruleset, kind: AdvertisementKind) -> Option<u64> {
     let takes_matches = match kind {
         AdvertisementKind::GameServer => ruleset.hosting.mode == HostingMode::GameServer,
         AdvertisementKind::Session => ruleset.queue.as_ref().is_some_and(|queue| queue.backfill),

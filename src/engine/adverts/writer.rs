@@ -66,9 +66,9 @@ pub(crate) async fn run_advert_writer(
                     // The receiver may be gone.
                     let _ = reply.send(());
                 }
-                AdvertWriterCommand::ApplyFeed(feed_batch, as_of) => {
+                AdvertWriterCommand::ApplyFeed(feed_batch, as_of_batch) => {
                     if let Some(replicated_writer) = &mut replicated_writer {
-                        replicated_writer.apply_feed(&state, *feed_batch, as_of);
+                        replicated_writer.apply_feed(&state, *feed_batch, as_of_batch);
                         replicated_writer.write_unwritten_adverts(&state).await;
                     }
                 }

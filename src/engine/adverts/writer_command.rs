@@ -27,11 +27,11 @@ use crate::store::{AdvertOwner, FeedBatch, LimitPerClientAndAccount, Reservation
 pub(crate) struct PublishAdvert {
     pub(crate) advertisement: Arc<Advertisement>,
     /// Encoded static part of search results.
-    pub(crate) encoded_advert: Arc<[u8]>,
+    pub(crate) static_candidate_fields: Arc<[u8]>,
     /// Ruleset under which it is published.
     pub(crate) ruleset: Arc<Ruleset>,
     /// Signed before the command is queued. Discarded if the store has another `since`.
-    pub(crate) owner_token: TokenWithClaim,
+    pub(crate) token_to_return: TokenWithClaim,
     pub(crate) ttl_ms: u32,
     pub(crate) confirmed_reservations: Vec<ReservationId>,
     pub(crate) joined_reservations: Vec<ReservationId>,
@@ -49,7 +49,7 @@ pub(crate) struct PublishAdvert {
 pub(crate) struct ExtendAdvertTtl {
     pub(crate) id: AdvertisementId,
     /// Token that the host sent, if it can be returned unchanged.
-    pub(crate) owner_token: Option<TokenWithClaim>,
+    pub(crate) token_to_return: Option<TokenWithClaim>,
     pub(crate) set_id: SetId,
     /// `None` keeps the current TTL.
     pub(crate) ttl_ms: Option<u32>,
@@ -90,7 +90,7 @@ pub(crate) struct ReserveSeats {
     pub(crate) measures: Option<SeatMeasures>,
     /// Tickets of a match that joins a session: each is admitted as in its pass. `None` for a party that has searched, and for a match
     /// on a game server.
-    pub(crate) guests: Option<Box<[JoiningTicket]>>,
+    pub(crate) joining_tickets: Option<Box<[JoiningTicket]>>,
 }
 
 /// Erases a user from an advertisement and its reservations.

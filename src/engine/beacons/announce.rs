@@ -60,7 +60,7 @@ impl BeaconEngine {
     /// Fails if the server has no fleet keys, if the key id does not follow from them, and if another beacon has the id.
     pub async fn announce_beacon(&self, command: AnnounceBeaconCommand) -> Result<(), EngineError> {
         let common = &self.common;
-        let keys = common.beacons.settings.fleet_keys.as_ref().ok_or(EngineError::NoBeacons)?;
+        let keys = common.beacons.settings.fleet_keys.as_ref().ok_or(EngineError::BeaconsNotConfigured)?;
         if keys.beacon_key(command.id, command.key_id).is_none() {
             let problem = "is not the id of this beacon's key; make the key with `fireteam beacon-key`";
             return Err(field_error("key_id", problem));

@@ -13,7 +13,7 @@ use crate::engine::common::Common;
 const SAME_PLACE_KM_MAX: f64 = 300.0;
 
 /// Whether a receipt of this network counts for a caller at `address`.
-pub(super) fn receipt_counts_for_caller(common: &Common, prefix: AddressPrefix, address: Option<IpAddr>) -> bool {
+pub(super) fn is_receipt_valid_for_caller(common: &Common, prefix: AddressPrefix, address: Option<IpAddr>) -> bool {
     let Some(address) = address else { return false };
     if AddressPrefix::of(address) == prefix {
         return true;

@@ -70,7 +70,7 @@ pub struct ReportTripsAnswer {
     /// Verdict of each receipt.
     pub verdicts: Vec<ReceiptVerdict>,
     /// Round trips to the regions of beacons, milliseconds, and whether they are only claimed; by region.
-    pub regions: Vec<(String, f64, bool)>,
+    pub region_round_trips: Vec<(String, f64, bool)>,
 }
 
 /// Sign of life of a beacon.

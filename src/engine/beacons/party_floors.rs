@@ -19,20 +19,20 @@ pub(crate) struct PartyBeaconFloors {
     /// By beacon id.
     pub(crate) floors: Vec<MeasuredBeaconFloor>,
     /// Time of the oldest measurement.
-    measured_at: UnixMs,
+    oldest_measured_at: UnixMs,
     /// The weakest source.
-    source: LatencyTrust,
+    weakest_source: LatencyTrust,
 }
 
 impl PartyBeaconFloors {
     pub(super) fn new(entries: &[BeaconRoundTrip], trust: LatencyTrust, now: UnixMs) -> Self {
-        let mut party = Self { floors: Vec::new(), measured_at: now, source: LatencyTrust::Proven };
+        let mut party = Self { floors: Vec::new(), oldest_measured_at: now, weakest_source: LatencyTrust::Proven };
         for entry in entries {
-            let source = required_trust(entry.source);
+            let source = trust_of_source(entry.source);
             if source <= trust {
                 party.floors.push(MeasuredBeaconFloor { beacon_id: entry.beacon_id, floor_ms: entry.floor_ms });
-                party.measured_at = party.measured_at.min(UnixMs(now.0.saturating_sub(entry.age_ms)));
-                party.source = party.source.max(source);
+                party.oldest_measured_at = party.oldest_measured_at.min(UnixMs(now.0.saturating_sub(entry.age_ms)));
+                party.weakest_source = party.weakest_source.max(source);
             }
         }
         party
@@ -50,7 +50,7 @@ impl PartyBeaconFloors {
             return None;
         }
         let fleet = beacons.fleet(now)?;
-        published_vector(&fleet, &self.floors, place_and_center?, self.measured_at, self.source)
+        published_vector(&fleet, &self.floors, place_and_center?, self.oldest_measured_at, self.weakest_source)
     }
 
     /// Predictor of the party's own search from its 1 degree cell at `place`, by the floors as they are. `None` if the fleet is too
@@ -86,7 +86,7 @@ impl PartyPredictor {
 }
 
 /// Trust that a ruleset must have for round trips of a source.
-fn required_trust(source: BeaconRoundTripSource) -> LatencyTrust {
+fn trust_of_source(source: BeaconRoundTripSource) -> LatencyTrust {
     match source {
         BeaconRoundTripSource::Proven => LatencyTrust::Proven,
         BeaconRoundTripSource::Observed => LatencyTrust::Observed,
@@ -108,7 +108,11 @@ mod tests {
         ];
         let floors = |trust| {
             let party = PartyBeaconFloors::new(&entries, trust, UnixMs(100_000));
-            (party.floors.iter().map(|floor| floor.beacon_id).collect::<Vec<u32>>(), party.measured_at, party.source)
+            (
+                party.floors.iter().map(|floor| floor.beacon_id).collect::<Vec<u32>>(),
+                party.oldest_measured_at,
+                party.weakest_source,
+            )
         };
         assert_eq!(floors(LatencyTrust::Proven), (vec![1], UnixMs(92_000), LatencyTrust::Proven));
         assert_eq!(floors(LatencyTrust::Observed), (vec![1, 2], UnixMs(92_000), LatencyTrust::Observed));

@@ -14,7 +14,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::probing::{LatencyEstimatePolicy, LatencyTrust};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::caller_prefix::receipt_counts_for_caller;
+use crate::engine::beacons::caller_prefix::is_receipt_valid_for_caller;
 use crate::engine::beacons::party_floors::PartyBeaconFloors;
 use crate::engine::beacons::proven_regions::apply_beacon_round_trips;
 use crate::engine::command::Caller;
@@ -46,10 +46,19 @@ pub(crate) fn apply_latency_tokens(
     let users: Vec<UserKey> = session.players.iter().map(|player| player.user).collect();
     let party = party_round_trips(common, caller, &users, tokens, now);
     let mut ignored_fields = party.ignored;
-    ignored_fields.extend(apply_beacon_round_trips(common, &mut session.region_latencies, &party.entries, trust, now));
+    ignored_fields.extend(apply_beacon_round_trips(
+        common,
+        &mut session.region_latencies,
+        &party.longest_by_beacon,
+        trust,
+        now,
+    ));
     let predicts = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
-    let floors =
-        if predicts { PartyBeaconFloors::new(&party.entries, trust, now) } else { PartyBeaconFloors::default() };
+    let floors = if predicts {
+        PartyBeaconFloors::new(&party.longest_by_beacon, trust, now)
+    } else {
+        PartyBeaconFloors::default()
+    };
     AppliedLatencyTokens { ignored_fields, floors }
 }
 
@@ -57,7 +66,7 @@ pub(crate) fn apply_latency_tokens(
 #[derive(Debug, Default, PartialEq)]
 struct PartyRoundTrips {
     /// Of each beacon the longest of the members', by the weakest source; by beacon id.
-    entries: Vec<BeaconRoundTrip>,
+    longest_by_beacon: Vec<BeaconRoundTrip>,
     /// Paths of ignored tokens, within the session composition.
     ignored: Vec<String>,
 }
@@ -115,14 +124,14 @@ fn round_trips_by_member(
 fn own_round_trips(common: &Common, caller: &Caller, token: &[u8], now: UnixMs) -> Option<Vec<BeaconRoundTrip>> {
     let is_own = |claim: &LatencyClaim| {
         let is_subject = claim.subject == caller.user || skips_check("skip_token_subject");
-        let is_callers = receipt_counts_for_caller(common, claim.prefix, caller.ip_address);
+        let is_callers = is_receipt_valid_for_caller(common, claim.prefix, caller.ip_address);
         is_subject && (is_callers || skips_check("skip_token_prefix"))
     };
     verified_fresh_entries(common, token, now, is_own)
 }
 
 /// Caller of a search that an operator describes: the player of the party to whom the party's own token belongs, at `ip_address`.
-pub(crate) fn described_caller(
+pub(crate) fn caller_described_by_operator(
     common: &Common,
     session: &Session,
     tokens: &LatencyTokens,
@@ -152,7 +161,7 @@ pub(crate) fn published_player_vectors(
         by_player.entry(index.unwrap_or_else(caller_index)).or_default().add_member(&entries);
     }
     SeatBeaconVectors::new(by_player.into_iter().filter_map(|(index, player)| {
-        let floors = PartyBeaconFloors::new(&player.entries, ruleset.probing.trust, now);
+        let floors = PartyBeaconFloors::new(&player.longest_by_beacon, ruleset.probing.trust, now);
         Some((
             TicketSeat(u8::try_from(index).ok()?),
             floors.to_published_vector(&common.beacons, place_and_center, now)?,
@@ -202,14 +211,14 @@ fn verified_fresh_entries(
 impl PartyRoundTrips {
     fn add_member(&mut self, entries: &[BeaconRoundTrip]) {
         for entry in entries {
-            match self.entries.binary_search_by_key(&entry.beacon_id, |known| known.beacon_id) {
+            match self.longest_by_beacon.binary_search_by_key(&entry.beacon_id, |known| known.beacon_id) {
                 Ok(at) => {
-                    let known = &mut self.entries[at];
+                    let known = &mut self.longest_by_beacon[at];
                     known.floor_ms = known.floor_ms.max(entry.floor_ms);
                     known.source = known.source.max(entry.source);
                     known.age_ms = known.age_ms.max(entry.age_ms);
                 }
-                Err(at) => self.entries.insert(at, *entry),
+                Err(at) => self.longest_by_beacon.insert(at, *entry),
             }
         }
     }

@@ -16,7 +16,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// # Errors
 ///
 /// The store cannot be read.
-pub(crate) async fn read_beacons(common: &Common) -> Result<(), StoreError> {
+pub(crate) async fn refresh_beacon_directory(common: &Common) -> Result<(), StoreError> {
     if common.beacons.settings.fleet_keys.is_none() {
         return Ok(());
     }
@@ -32,7 +32,7 @@ pub(crate) async fn run_beacon_refresh(common: Arc<Common>, shutdown: Cancellati
         return shutdown.cancelled().await;
     }
     loop {
-        if let Err(error) = read_beacons(&common).await {
+        if let Err(error) = refresh_beacon_directory(&common).await {
             tracing::debug!(%error, "failed to read beacons");
         }
         tokio::select! {

@@ -5,7 +5,7 @@ use fireteam_probe::AddressPrefix;
 use crate::auth::receipt_check::{RECEIPT_LIFETIME_MS, ReceiptContext, ReceiptVerdict, check_receipt};
 use crate::auth::token::{BeaconRoundTrip, BeaconRoundTripSource, LATENCY_ENTRIES_MAX, LatencyClaim};
 use crate::engine::beacons::BeaconEngine;
-use crate::engine::beacons::caller_prefix::receipt_counts_for_caller;
+use crate::engine::beacons::caller_prefix::is_receipt_valid_for_caller;
 use crate::engine::beacons::command::{ReportTripsAnswer, ReportTripsCommand};
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
@@ -15,14 +15,14 @@ impl BeaconEngine {
     /// Checks receipts, and signs the least round trip to each beacon as a token. A claim counts only for a beacon without a receipt.
     pub fn report_trips(&self, caller: &Caller, report: &ReportTripsCommand) -> Result<ReportTripsAnswer, EngineError> {
         let common = &self.common;
-        let keys = common.beacons.settings.fleet_keys.as_ref().ok_or(EngineError::NoBeacons)?;
+        let keys = common.beacons.settings.fleet_keys.as_ref().ok_or(EngineError::BeaconsNotConfigured)?;
         let now = common.clock.now();
         let context = ReceiptContext {
             keys,
             subject: caller.user,
             now,
             is_live: &|id| common.beacons.live_beacon(id, now).is_some(),
-            is_callers_prefix: &|prefix| receipt_counts_for_caller(common, prefix, caller.ip_address),
+            is_callers_prefix: &|prefix| is_receipt_valid_for_caller(common, prefix, caller.ip_address),
         };
         let (mut verdicts, mut entries) = (Vec::new(), Vec::new());
         for packet in &report.receipts {
@@ -64,7 +64,7 @@ impl BeaconEngine {
             latency_token: common.token_signer.sign(&claim),
             fresh_until: now.plus_ms(RECEIPT_LIFETIME_MS),
             verdicts,
-            regions,
+            region_round_trips: regions,
         })
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn is_unchanged(before: &MemoryAdvertState, after: &MemoryAdvertState
 }
 
 /// Whether `set` has an index for each cached ruleset of the set, and each index matches `record`.
-pub(crate) fn are_indexes_correct(
+pub(crate) fn indexes_match_record(
     set: &AdvertSet,
     record: &AdvertRecord,
     set_id: SetId,
@@ -104,12 +104,12 @@ pub(crate) fn are_indexes_correct(
         && set.indexes().iter().all(|index| {
             // Values that depend on the standing of players follow it with a delay, and are not compared.
             let expected = set.build_index_entry(record, index.ruleset());
-            let is_same = |actual: &IndexEntry| is_same_entry(actual, &expected, index.ruleset());
+            let is_same = |actual: &IndexEntry| is_same_except_standings(actual, &expected, index.ruleset());
             index.get(id).is_some_and(is_same) && index.is_entry_consistent(id)
         })
 }
 
-fn is_same_entry(actual: &IndexEntry, expected: &IndexEntry, ruleset: &Ruleset) -> bool {
+fn is_same_except_standings(actual: &IndexEntry, expected: &IndexEntry, ruleset: &Ruleset) -> bool {
     (actual.expires_at, actual.open_seats) == (expected.expires_at, expected.open_seats)
         && actual.attribute_values.equals_without_standings(&expected.attribute_values, ruleset)
         && actual.advertisement == expected.advertisement
@@ -141,7 +141,7 @@ mod tests {
             request_digest: [0; 16],
             state,
             has_joined: false,
-            deadline: UnixMs(until),
+            expires_or_purge_at: UnixMs(until),
             owner: None,
         }
     }
@@ -165,7 +165,7 @@ mod tests {
             expires_at: UnixMs(1_500),
             stored_expires_at: UnixMs(2_000),
             ttl_ms: 500,
-            encoded_advert: Arc::from([]),
+            static_candidate_fields: Arc::from([]),
             reservations: thin_vec![test_reservation(ReservationState::Held, 1_200)],
             version: AdvertVersion(7),
             is_heartbeat_owner: true,
@@ -263,23 +263,23 @@ mod tests {
         let (set_id, cached_rulesets) = (ruleset.set_id, [Arc::clone(&ruleset)]);
         let mut set = AdvertSet::new(Arc::default(), party_values.clone());
         set.upsert(test_record());
-        assert!(!are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets), "the ruleset has no index");
-        assert!(are_indexes_correct(&set, &test_record(), set_id, &[]), "a purged ruleset needs no index");
+        assert!(!indexes_match_record(&set, &test_record(), set_id, &cached_rulesets), "the ruleset has no index");
+        assert!(indexes_match_record(&set, &test_record(), set_id, &[]), "a purged ruleset needs no index");
         let records: Vec<AdvertRecord> = set.records().cloned().collect();
         set.finish_index_build(build_index(&ruleset, &records, &party_values));
-        assert!(are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets));
+        assert!(indexes_match_record(&set, &test_record(), set_id, &cached_rulesets));
 
         let changes: [fn(&mut AdvertRecord); 5] = [
             |stored| stored.reservations.clear(),
             |stored| stored.expires_at = UnixMs(1_501),
             |stored| Arc::make_mut(&mut stored.advertisement).connect_data = Box::default(),
-            |stored| stored.encoded_advert = Arc::from([1]),
+            |stored| stored.static_candidate_fields = Arc::from([1]),
             |stored| Arc::make_mut(&mut stored.advertisement).id = AdvertisementId::from_bytes([8; 16]),
         ];
         for (number, change) in changes.into_iter().enumerate() {
             let mut other = test_record();
             change(&mut other);
-            assert!(!are_indexes_correct(&set, &other, set_id, &cached_rulesets), "change {number}");
+            assert!(!indexes_match_record(&set, &other, set_id, &cached_rulesets), "change {number}");
         }
     }
 }

@@ -135,7 +135,7 @@ mod tests {
             request_digest: [0; 16],
             state,
             has_joined,
-            deadline: UnixMs(9),
+            expires_or_purge_at: UnixMs(9),
             owner: None,
         }
     }

@@ -28,7 +28,7 @@ use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::shared_state::SharedState;
 
 /// Maximum servers tried per allocation. Each may have been taken since the search.
-const SERVER_ATTEMPTS_MAX: usize = 4;
+const GAME_SERVERS_TRIED_MAX: usize = 4;
 
 /// Search for a host of one match.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct HostFinder<'a> {
     state: &'a SharedState,
     match_: &'a Match,
     ruleset: &'a Arc<Ruleset>,
-    players: MatchSession,
+    match_session: MatchSession,
     tickets: Vec<Arc<Ticket>>,
     now: UnixMs,
 }
@@ -50,7 +50,7 @@ impl<'a> HostFinder<'a> {
             match_.tickets.iter().filter_map(ticket).collect()
         };
         let players = MatchSession::from_tickets(&tickets, match_, ruleset);
-        Self { state, match_, ruleset, players, tickets, now: state.common.clock.now() }
+        Self { state, match_, ruleset, match_session: players, tickets, now: state.common.clock.now() }
     }
 
     /// Whether an advertised game server may host the match.
@@ -60,17 +60,17 @@ impl<'a> HostFinder<'a> {
 
     /// Attributes that all parties have in common.
     pub(crate) fn shared_attributes(&self) -> &[(Box<str>, AttributeValue)] {
-        &self.players.session.attributes
+        &self.match_session.session.attributes
     }
 
     /// Number of players.
     pub(crate) fn player_count(&self) -> u16 {
-        self.players.session.player_count()
+        self.match_session.session.player_count()
     }
 
     /// Region that the players agreed on, if any.
     pub(crate) fn region(&self) -> Option<&str> {
-        self.match_.region.as_deref().or_else(|| shared_region(self.ruleset, &self.players.session))
+        self.match_.region.as_deref().or_else(|| shared_region(self.ruleset, &self.match_session.session))
     }
 
     /// Reserves seats for the match. If no server is available now, returns the reason.
@@ -79,7 +79,7 @@ impl<'a> HostFinder<'a> {
             Some(id) => (AdvertisementKind::Session, vec![id]),
             None => (AdvertisementKind::GameServer, self.rank_game_servers()?),
         };
-        for id in candidates.into_iter().take(SERVER_ATTEMPTS_MAX) {
+        for id in candidates.into_iter().take(GAME_SERVERS_TRIED_MAX) {
             match self.reserve_seats(id, kind).await {
                 Ok(assignment) => return Ok(assignment),
                 Err(error) => {
@@ -93,7 +93,7 @@ impl<'a> HostFinder<'a> {
 
     /// Game servers that may host the match, in the order in which to try them.
     fn rank_game_servers(&self) -> Result<Vec<AdvertisementId>, PlacementProblem> {
-        let players = &self.players;
+        let players = &self.match_session;
         let servers =
             self.state.adverts.find_game_servers(self.ruleset, players.searcher(), players.session.silo, self.now);
         let confirm_ms = u64::from(self.ruleset.hosting.confirm_ms);
@@ -110,7 +110,7 @@ impl<'a> HostFinder<'a> {
                 open_seats: server.open_seats,
                 prediction: vector.as_ref().map(TicketBeaconVector::prediction_input),
                 score: server.score,
-                is_silent: server.last_beat_at.is_some_and(|at| confirm_ms < self.now.ms_since(at)),
+                is_silent: server.last_beat_at_without_stream.is_some_and(|at| confirm_ms < self.now.ms_since(at)),
             })
             .collect();
         let vectors: Vec<Option<TicketBeaconVector>> =
@@ -147,10 +147,11 @@ impl<'a> HostFinder<'a> {
         advertisement_id: AdvertisementId,
         kind: AdvertisementKind,
     ) -> Result<Assignment, EngineError> {
-        let (common, match_, players) = (&self.state.common, self.match_, &self.players);
+        let (common, match_, players) = (&self.state.common, self.match_, &self.match_session);
         let id = common.token_signer.derive_reservation_id(None, advertisement_id, &match_.id.to_string());
         let entered_at = match_.tickets.iter().map(|match_ticket| match_ticket.entered_at);
-        let (party_values, scale) = (&common.party_values, common.party_values.rating_key_if_digest(self.ruleset));
+        let (party_values, scale) =
+            (&common.party_values, common.party_values.rating_key_unless_first_scale(self.ruleset));
         let predictions = VectorCompleter::of_ruleset(common, self.ruleset, self.now);
         let guest = |ticket: &Arc<Ticket>| {
             let vector = self.vector_of(ticket, predictions.as_ref());
@@ -176,12 +177,12 @@ impl<'a> HostFinder<'a> {
             probes: Box::default(),
             predictor: None,
             searching_since: entered_at.min().unwrap_or(self.now),
-            hold_ms: common.settings.max_hold_ms,
+            hold_ms: common.settings.max_reservation_ttl_ms,
             request_digest: *match_.id.as_bytes(),
             owner: None,
             is_of_search: false,
             measures: None,
-            guests: joins_session.then(|| self.tickets.iter().map(guest).collect()),
+            joining_tickets: joins_session.then(|| self.tickets.iter().map(guest).collect()),
         };
         let reserved = self.state.adverts.reserve_seats(command).await?;
         Ok(Assignment::GameServer {

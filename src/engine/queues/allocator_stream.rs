@@ -21,7 +21,7 @@ impl AllocatorStream {
     pub(crate) fn connect(shared: Arc<SharedState>, registration: AllocatorRegistration) -> Option<Self> {
         let (id, offers) = shared.allocators.lock().connect(registration)?;
         shared.common.metrics.allocators.inc();
-        shared.offer_wakeup.notify_one();
+        shared.allocation_offer_wakeup.notify_one();
         Some(Self { shared, id, offers })
     }
 

@@ -26,7 +26,7 @@ struct Allocator {
     open_offers: BTreeMap<MatchId, (u32, UnixMs)>,
     /// Place in the order in which allocators had their last offer; lower is earlier.
     last_turn: u64,
-    offers: mpsc::Sender<MatchOffer>,
+    offer_sender: mpsc::Sender<MatchOffer>,
 }
 
 /// Connected allocators.
@@ -56,7 +56,7 @@ impl Allocators {
         self.last_id += 1;
         let (id, (offers, receiver)) =
             (AllocatorConnectionId(self.last_id), mpsc::channel(OPEN_OFFERS_PER_ALLOCATOR_MAX));
-        let allocator = Allocator { registration, open_offers: BTreeMap::new(), last_turn: 0, offers };
+        let allocator = Allocator { registration, open_offers: BTreeMap::new(), last_turn: 0, offer_sender: offers };
         self.connected.insert(id, allocator);
         Some((id, receiver))
     }
@@ -117,7 +117,7 @@ impl Allocators {
 
     /// Sends an offer. Returns false if the allocator has disconnected or does not read.
     pub(crate) fn send(&self, id: AllocatorConnectionId, offer: MatchOffer) -> bool {
-        self.connected.get(&id).is_some_and(|allocator| allocator.offers.try_send(offer).is_ok())
+        self.connected.get(&id).is_some_and(|allocator| allocator.offer_sender.try_send(offer).is_ok())
     }
 
     /// Frees the place of an offer that was answered, or that was not made. Returns whether it was open.
@@ -150,7 +150,7 @@ impl Allocators {
 impl Allocator {
     /// An allocator that does not read has no room either.
     fn has_room(&self) -> bool {
-        self.open_offers.len() < self.registration.max_open_offers && self.offers.capacity() > 0
+        self.open_offers.len() < self.registration.max_open_offers && self.offer_sender.capacity() > 0
     }
 
     fn serves(&self, set_id: SetId, region: Option<&str>) -> bool {

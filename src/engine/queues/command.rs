@@ -69,7 +69,7 @@ pub struct OwnTicket {
     /// Token of the ticket, if the caller entered it; else of the player's own seat.
     pub ticket_token: Vec<u8>,
     /// Whether the token is of the own seat.
-    pub is_seat: bool,
+    pub is_seat_token: bool,
 }
 
 /// Ticket id with its token and, optionally, a resume token.
@@ -98,7 +98,7 @@ pub enum LeaveQueueAnswer {
     /// The ticket has ended.
     Ended(TicketStatus),
     /// The named players have left the match that is being played, and the ticket goes on for its other players.
-    Matched(TicketStatus),
+    StillMatched(TicketStatus),
 }
 
 /// Reply to a ready check.
@@ -137,7 +137,7 @@ pub struct EndMatchCommand {
     /// Proof that the caller may end it.
     pub proof: EndMatchProof,
     /// The server failed to host the match.
-    pub server_failed: bool,
+    pub has_game_server_failed: bool,
 }
 
 /// Proof that the caller may end a match.
@@ -164,7 +164,7 @@ pub struct HostedMatchBeat {
     /// Match.
     pub match_id: MatchId,
     /// The host gives it up.
-    pub gives_up: bool,
+    pub is_given_up: bool,
 }
 
 /// Answer to the heartbeat of a host.
@@ -192,7 +192,7 @@ pub struct TicketStatus {
     /// Number of tickets ahead in the queue, while waiting.
     pub position: Option<u32>,
     /// Median and 90th percentile of recent waits of similar tickets, milliseconds.
-    pub wait_estimate_ms: Option<(u64, u64)>,
+    pub wait_median_and_p90_ms: Option<(u64, u64)>,
     /// Match of the ticket, if any.
     pub match_view: Option<MatchView>,
     /// Alternative set that the ruleset offers after a long wait.
@@ -249,11 +249,11 @@ pub struct MatchView {
     /// Team of this ticket.
     pub team: u16,
     /// Player key of the hosting player, if a player hosts.
-    pub host: Option<UserKey>,
+    pub host_player_key: Option<UserKey>,
     /// The hosting player is one of the ticket's players for whom the holder acts.
     pub is_own_host: bool,
     /// State of the result's reports, if its players report it.
-    pub reports: Option<ReportState>,
+    pub report_state: Option<ReportState>,
 }
 
 /// One of the ticket's own players in a match.
@@ -270,7 +270,7 @@ pub struct TicketPlayerView {
 }
 
 /// End reason of a match.
-pub type EndedMatchReason = Option<MatchEndReason>;
+pub type EndMatchAnswer = Option<MatchEndReason>;
 
 /// Queue statistics for operators.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -284,7 +284,7 @@ pub struct QueueStatistics {
     /// Players in those tickets.
     pub waiting_players: u32,
     /// Matches that have not ended.
-    pub running_matches: u32,
+    pub live_matches: u32,
     /// Longest current wait, milliseconds.
     pub longest_wait_ms: u64,
     /// Whether this replica runs the queue's passes.
@@ -294,10 +294,10 @@ pub struct QueueStatistics {
     /// Passes run on this replica.
     pub pass_count: u64,
     /// Duration of the last pass, milliseconds.
-    pub last_pass_ms: f64,
+    pub last_pass_duration_ms: f64,
     /// Median, 90th percentile (milliseconds) and sample count of the last hour's waits, over all regions and party
     /// sizes.
-    pub wait_percentiles_ms: Option<(u64, u64, u32)>,
+    pub wait_percentiles_and_sample_count: Option<(u64, u64, u32)>,
     /// Median quality of the last hour's matches.
     pub median_quality: Option<f64>,
     /// Percentage of tickets that were matched within their 90th-percentile estimate.
@@ -325,7 +325,7 @@ pub struct CountedStatistics {
     /// Counts in the order of their keys.
     pub counts: Vec<(StatisticKey, BucketCounts)>,
     /// Whether the last keys are left out, because there are too many.
-    pub truncated: bool,
+    pub is_truncated: bool,
 }
 
 /// Totals over the queues of a set in all silos.
@@ -340,7 +340,7 @@ pub struct SetStatistics {
     /// Players in those tickets.
     pub waiting_players: u64,
     /// Matches that have not ended.
-    pub running_matches: u64,
+    pub live_matches: u64,
     /// Longest current wait in any silo, milliseconds.
     pub longest_wait_ms: u64,
 }
@@ -393,7 +393,7 @@ pub struct ExplainSearchAnswer {
     /// Explanation.
     pub explanation: SearchExplanation,
     /// Factor by which the limits of the search are wider, because a player counts as frustrated.
-    pub limit_factor: f64,
+    pub frustration_limit_factor: f64,
     /// Paths of ignored fields, within the session composition.
     pub ignored_fields: Vec<String>,
 }

@@ -22,7 +22,7 @@ const INTERVAL_MIN: Duration = Duration::from_secs(2);
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// Time since the last report from which the list may be gone from the store: it is removed a minute after it.
-const OWN_LIST_LOST_AFTER: Duration = Duration::from_secs(30);
+const RELIST_ALL_USERS_AFTER: Duration = Duration::from_secs(30);
 
 /// Users that a server lists; with more of them, each counts once per server.
 const LISTED_USERS_MAX: usize = 200_000;
@@ -68,7 +68,7 @@ struct ConnectedUserExchange {
     /// Sets whose users are listed.
     sets: BTreeSet<SetId>,
     /// Time of the last report. `None`: the next one lists all users.
-    listed_at: Option<Instant>,
+    last_report_at: Option<Instant>,
     /// Time of the next report.
     due_at: Option<Instant>,
 }
@@ -81,11 +81,11 @@ impl ConnectedUserExchange {
         match shared.common.store.exchange_connected_users(&report).await {
             Ok(totals) => {
                 shared.connected_users.lock().set_total_counts(totals);
-                self.listed_at = Some(started);
+                self.last_report_at = Some(started);
             }
             Err(error) => {
                 tracing::debug!(%error, "connected user exchange failed");
-                self.listed_at = None;
+                self.last_report_at = None;
             }
         }
         // Counting many users takes the database's time: at most a twentieth of it.
@@ -98,7 +98,7 @@ impl ConnectedUserExchange {
         let now = shared.common.clock.now();
         let mut connected_users = shared.connected_users.lock();
         if !sets.is_empty() {
-            report.counted_queues = own_queues.into_iter().filter(|queue| sets.contains(&queue.set_id)).collect();
+            report.queues_to_total = own_queues.into_iter().filter(|queue| sets.contains(&queue.set_id)).collect();
             let counts = connected_users.local_counts(now).iter();
             report.counts =
                 counts.filter(|(key, _)| sets.contains(&key.set_id)).map(|(key, count)| (*key, *count)).collect();
@@ -106,11 +106,11 @@ impl ConnectedUserExchange {
         let count: usize = report.counts.iter().map(|(_, count)| *count as usize).sum();
         if !shared.has_replicas || sets.is_empty() || LISTED_USERS_MAX < count {
             connected_users.stop_recording();
-            report.replaces_list = !std::mem::take(&mut self.sets).is_empty() || self.listed_at.is_none();
+            report.replaces_list = !std::mem::take(&mut self.sets).is_empty() || self.last_report_at.is_none();
             self.unsent.clear();
             return report;
         }
-        let is_lost = self.listed_at.is_none_or(|listed_at| OWN_LIST_LOST_AFTER <= listed_at.elapsed());
+        let is_lost = self.last_report_at.is_none_or(|listed_at| RELIST_ALL_USERS_AFTER <= listed_at.elapsed());
         let changes = connected_users.take_changes(&sets).filter(|_| !is_lost);
         report.replaces_list = changes.is_none();
         let all: Vec<_> = match changes {
@@ -123,11 +123,11 @@ impl ConnectedUserExchange {
             None => self.unsent = all.into_iter().map(|entry| (entry, true)).collect(),
         }
         self.sets = sets;
-        while report.connected.len() + report.disconnected.len() < USER_CHANGES_PER_REPORT_MAX
+        while report.newly_connected.len() + report.newly_disconnected.len() < USER_CHANGES_PER_REPORT_MAX
             && let Some(((queue, user), is_connected)) = self.unsent.pop_first()
         {
             let key = shared.common.public_user_keys.connected_user_digest_in_queue(queue.set_id, queue.silo, user);
-            let users = if is_connected { &mut report.connected } else { &mut report.disconnected };
+            let users = if is_connected { &mut report.newly_connected } else { &mut report.newly_disconnected };
             users.push((queue, key));
         }
         report.is_list_complete = self.unsent.is_empty();

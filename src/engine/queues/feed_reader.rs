@@ -29,8 +29,8 @@ async fn send_to_writer(feed_batch: QueueFeedBatch, writer: mpsc::Sender<QueueWr
         && feed_batch.tickets.is_empty()
         && feed_batch.matches.is_empty()
         && feed_batch.ratings.is_empty()
-        && feed_batch.rated_users.is_empty()
-        && !feed_batch.has_all_ratings
+        && feed_batch.fully_read_users.is_empty()
+        && !feed_batch.has_all_ratings_and_block_lists
         && feed_batch.removed_tickets.is_empty()
         && feed_batch.removed_matches.is_empty();
     if !is_empty && writer.send(QueueWriterCommand::ApplyFeed(Box::new(feed_batch))).await.is_err() {

@@ -64,12 +64,12 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
     let mut leases = Leases {
         shared,
         running: BTreeMap::new(),
-        must_list_all: true,
-        listed_all_at: None,
+        must_request_all: true,
+        requested_all_at: None,
         other_holders: BTreeSet::new(),
-        has_earlier_servers: false,
-        rulesets: None,
-        fleet_changes: 0,
+        has_servers_of_older_version: false,
+        previous_rulesets: None,
+        previous_fleet_change_count: 0,
     };
     let mut renewed_at: Option<Instant> = None;
     let (mut cleaned_at, mut synced_at): (Option<Instant>, Option<Instant>) = (None, None);
@@ -86,7 +86,7 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
         if cleaned_at.is_none_or(|at| at + CLEAN_UP_INTERVAL <= Instant::now()) {
             cleaned_at = Some(Instant::now());
             rounds = rounds.wrapping_add(1);
-            clean_up(&leases.shared, rounds).await;
+            purge_and_update_metrics(&leases.shared, rounds).await;
         }
         let sync_interval = if leases.shared.has_replicas { OUTAGE_SYNC_INTERVAL } else { CLEAN_UP_INTERVAL };
         if synced_at.is_none_or(|at| at + sync_interval <= Instant::now()) {
@@ -108,17 +108,17 @@ struct Leases {
     shared: Arc<SharedState>,
     running: BTreeMap<QueueKey, QueueTask>,
     /// The next renewal must request the leases of all queues, because an earlier request failed.
-    must_list_all: bool,
+    must_request_all: bool,
     /// When the leases of all queues were last requested.
-    listed_all_at: Option<Instant>,
+    requested_all_at: Option<Instant>,
     /// Other servers that were alive at the last renewal.
     other_holders: BTreeSet<u64>,
     /// Servers of earlier versions run. They know leases only, and not their holders.
-    has_earlier_servers: bool,
+    has_servers_of_older_version: bool,
     /// Ruleset catalog at the last renewal.
-    rulesets: Option<Arc<CatalogState>>,
+    previous_rulesets: Option<Arc<CatalogState>>,
     /// Number of changes of the beacons by which round trips are predicted, at the last renewal.
-    fleet_changes: u64,
+    previous_fleet_change_count: u64,
 }
 
 impl Leases {
@@ -146,22 +146,22 @@ impl Leases {
             Ok(holders) => holders,
             Err(error) => {
                 tracing::warn!(%error, "renewal as a holder of queue leases failed");
-                self.must_list_all = true;
+                self.must_request_all = true;
                 return true;
             }
         };
         self.read_lowest_format().await;
-        let is_due = self.listed_all_at.is_none_or(|at| at + ALL_LEASES_INTERVAL <= Instant::now());
-        self.must_list_all |= !holders.was_live || holders.others != self.other_holders;
+        let is_due = self.requested_all_at.is_none_or(|at| at + ALL_LEASES_INTERVAL <= Instant::now());
+        self.must_request_all |= !holders.was_this_server_live || holders.others != self.other_holders;
         self.other_holders = holders.others;
-        self.must_list_all || (self.shared.has_replicas && (is_due || self.has_earlier_servers))
+        self.must_request_all || (self.shared.has_replicas && (is_due || self.has_servers_of_older_version))
     }
 
     /// Reads the lowest store format of the live servers.
     async fn read_lowest_format(&mut self) {
         match self.shared.common.store.lowest_store_format().await {
             Ok(lowest) => {
-                self.has_earlier_servers = lowest < LEASE_HOLDERS_MIN_VERSION;
+                self.has_servers_of_older_version = lowest < LEASE_HOLDERS_MIN_VERSION;
                 self.shared.set_host_confirmation_enabled(CONFIRMING_MATCHES_MIN_VERSION <= lowest);
             }
             // The last answer stays valid until the store answers again.
@@ -181,17 +181,17 @@ impl Leases {
     async fn acquire(&mut self, queues: Vec<QueueKey>) {
         match self.request(&queues).await {
             Some(granted) => self.start_granted(queues.into_iter().zip(granted)),
-            None => self.must_list_all = true,
+            None => self.must_request_all = true,
         }
     }
 
     /// Acquires or renews the leases of all active queues, and stops the tasks of all others.
     async fn acquire_all(&mut self, queues: Vec<QueueKey>) {
-        self.must_list_all = false;
-        self.listed_all_at = Some(Instant::now());
+        self.must_request_all = false;
+        self.requested_all_at = Some(Instant::now());
         self.shared.queue_wakeups.lock().clear_held_elsewhere();
         let granted = self.request(&queues).await.unwrap_or_else(|| {
-            self.must_list_all = true;
+            self.must_request_all = true;
             vec![false; queues.len()]
         });
         let held: BTreeSet<QueueKey> =
@@ -208,7 +208,7 @@ impl Leases {
 
     /// Requests leases; `None` if that failed.
     async fn request(&self, queues: &[QueueKey]) -> Option<Vec<bool>> {
-        let duration_ms = if self.has_earlier_servers { LEASE_HOLDER_DURATION_MS } else { LEASE_DURATION_MS };
+        let duration_ms = if self.has_servers_of_older_version { LEASE_HOLDER_DURATION_MS } else { LEASE_DURATION_MS };
         let result = self.shared.common.store.acquire_leases(queues, duration_ms).await;
         result.inspect_err(|error| tracing::warn!(%error, "queue lease acquisition failed")).ok()
     }
@@ -250,7 +250,7 @@ impl Leases {
     /// Wakes the queues of sets whose ruleset has changed since the last renewal.
     fn wake_changed_rulesets(&mut self) {
         let current = self.shared.common.rulesets.snapshot();
-        if let Some(previous) = self.rulesets.replace(Arc::clone(&current))
+        if let Some(previous) = self.previous_rulesets.replace(Arc::clone(&current))
             && !Arc::ptr_eq(&previous, &current)
         {
             let hash = |catalog: &CatalogState, set: SetId| catalog.active.get(&set).map(|active| active.ruleset.hash);
@@ -263,7 +263,7 @@ impl Leases {
     fn wake_after_fleet_change(&mut self) {
         let common = &self.shared.common;
         let fleet_changes = common.beacons.fleet_change_count(common.clock.now());
-        if std::mem::replace(&mut self.fleet_changes, fleet_changes) == fleet_changes {
+        if std::mem::replace(&mut self.previous_fleet_change_count, fleet_changes) == fleet_changes {
             return;
         }
         let predicts = |set_id: SetId| {
@@ -290,7 +290,7 @@ fn nonempty_queues(shared: &SharedState) -> Vec<QueueKey> {
 }
 
 /// Purges ended tickets and matches, and updates metrics.
-async fn clean_up(shared: &Arc<SharedState>, round: u32) {
+async fn purge_and_update_metrics(shared: &Arc<SharedState>, round: u32) {
     let now = shared.common.clock.now();
     if round.is_multiple_of(ROUNDS_PER_PURGE) {
         shared.purge_ended_from_cache(now);
@@ -313,7 +313,7 @@ async fn clean_up(shared: &Arc<SharedState>, round: u32) {
 fn spawn_erasure_and_rating_clean_up(shared: &Arc<SharedState>, with_ratings: bool) {
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let Ok(_one_at_a_time) = shared.user_data_scan.try_lock() else { return };
+        let Ok(_one_at_a_time) = shared.user_data_scan_lock.try_lock() else { return };
         if let Err(error) = shared.common.store.clean_up_erasures().await {
             tracing::warn!(%error, "cleanup after an erasure failed");
         }
@@ -333,7 +333,8 @@ pub(crate) async fn purge_ratings(shared: &SharedState) {
         if ratings.is_empty() {
             return;
         }
-        if let Err(error) = shared.submit_write(QueueWrite::RemoveRatings { ratings, last_match_before }).await {
+        if let Err(error) = shared.submit_write(QueueWrite::RemoveInactiveRatings { ratings, last_match_before }).await
+        {
             tracing::warn!(?error, "removal of old ratings failed");
             return;
         }

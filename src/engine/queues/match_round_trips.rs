@@ -22,7 +22,7 @@ use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 pub(crate) struct MatchRoundTrips {
     model: LatencyModel,
     /// `None`: too few beacons, so that regions and distance decide.
-    predictions: Option<VectorCompleter>,
+    vector_completer: Option<VectorCompleter>,
     vectors: RefCell<HashMap<TicketId, Option<Arc<TicketBeaconVector>>, BuildIdHasher>>,
 }
 
@@ -33,7 +33,7 @@ impl MatchRoundTrips {
         let model = ruleset.latency_model;
         (ruleset.probing.source == LatencyEstimatePolicy::PredictedV1).then(|| Self {
             model,
-            predictions,
+            vector_completer: predictions,
             vectors: RefCell::default(),
         })
     }
@@ -46,7 +46,8 @@ impl MatchRoundTrips {
         other: TicketId,
     ) -> Option<RoundTripEstimate> {
         let [ours, theirs] = [one, other].map(|id| self.vector_of(cache, id));
-        let (one, other) = (estimate_end(cache, one, ours.as_deref())?, estimate_end(cache, other, theirs.as_deref())?);
+        let (one, other) =
+            (round_trip_endpoint(cache, one, ours.as_deref())?, round_trip_endpoint(cache, other, theirs.as_deref())?);
         estimate_round_trip(&self.model, one, other)
     }
 
@@ -54,12 +55,12 @@ impl MatchRoundTrips {
     pub(crate) fn worst_pair(&self, cache: &TicketMatchCache, tickets: &[MatchTicket]) -> Option<WorstPair> {
         let ids = || tickets.iter().map(|ticket| ticket.ticket_id);
         let vectors: Vec<Option<Arc<TicketBeaconVector>>> = ids().map(|id| self.vector_of(cache, id)).collect();
-        let ends = ids().zip(&vectors).map(|(id, vector)| estimate_end(cache, id, vector.as_deref()));
+        let ends = ids().zip(&vectors).map(|(id, vector)| round_trip_endpoint(cache, id, vector.as_deref()));
         WorstPair::of_parties(&self.model, &ends.collect::<Option<Vec<_>>>()?)
     }
 
     fn vector_of(&self, cache: &TicketMatchCache, id: TicketId) -> Option<Arc<TicketBeaconVector>> {
-        let predictions = self.predictions.as_ref()?;
+        let predictions = self.vector_completer.as_ref()?;
         let mut vectors = self.vectors.borrow_mut();
         let complete = || {
             let stored = cache.ticket(id)?;
@@ -70,7 +71,7 @@ impl MatchRoundTrips {
 }
 
 /// Ticket as one end of an estimate; `None` if it is unknown.
-fn estimate_end<'a>(
+fn round_trip_endpoint<'a>(
     cache: &'a TicketMatchCache,
     id: TicketId,
     vector: Option<&'a TicketBeaconVector>,

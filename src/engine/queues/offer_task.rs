@@ -42,24 +42,24 @@ const OFFERS_PER_ROUND_MAX: usize = 256;
 const ALL_ALLOCATORS_TRIED_PAUSE_MS: u64 = 1_000;
 
 /// Time in which advertised game servers are tried before a match is offered as a fallback, milliseconds: two attempts.
-const FALLBACK_OFFER_AFTER_MS: u64 = 500;
+const ADVERTISED_SERVERS_ONLY_MS: u64 = 500;
 
 /// Offers matches until stopped.
 pub(crate) async fn offer_matches_to_allocators(shared: Arc<SharedState>, shutdown: CancellationToken) {
-    let mut task = OfferTask { shared, known: HashMap::default(), refreshed_at: None, has_failed: false };
+    let mut task = OfferTask { shared, offers_by_match: HashMap::default(), refreshed_at: None, has_failed: false };
     loop {
         let has_allocators = task.shared.allocators.lock().count() > 0;
         if has_allocators {
             task.run_round().await;
         } else {
-            task.known.clear();
+            task.offers_by_match.clear();
             task.shared.common.metrics.matches_to_allocate.set(0);
         }
         tokio::select! {
             () = shutdown.cancelled() => break,
             () = tokio::time::sleep(ROUND_INTERVAL), if has_allocators => {}
             // An allocator has connected or answered.
-            () = task.shared.offer_wakeup.notified() => task.refreshed_at = None,
+            () = task.shared.allocation_offer_wakeup.notified() => task.refreshed_at = None,
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) async fn offer_matches_to_allocators(shared: Arc<SharedState>, shutdo
 /// State of the task. After a restart it is read from the store again.
 struct OfferTask {
     shared: Arc<SharedState>,
-    known: HashMap<MatchId, MatchOfferState, BuildIdHasher>,
+    offers_by_match: HashMap<MatchId, MatchOfferState, BuildIdHasher>,
     /// When the rows of open offers were last read.
     refreshed_at: Option<Instant>,
     /// The last round could not write.
@@ -80,7 +80,7 @@ struct MatchOfferState {
     /// Number of the last offer; 0 before the first.
     number: u32,
     /// Round of the last offer.
-    round: u32,
+    allocator_cycle: u32,
     /// Until when the last offer may be answered.
     answer_by: UnixMs,
     /// Allocators that have had the match in this round.
@@ -89,10 +89,10 @@ struct MatchOfferState {
 
 impl MatchOfferState {
     fn update(&mut self, row: &StoredOffer) {
-        if row.round != self.round {
+        if row.round != self.allocator_cycle {
             self.tried.clear();
         }
-        (self.number, self.round, self.answer_by) = (row.number, row.round, row.answer_by);
+        (self.number, self.allocator_cycle, self.answer_by) = (row.number, row.round, row.answer_by);
     }
 }
 
@@ -110,7 +110,7 @@ impl OfferTask {
         self.count_offer_events(OfferEvent::Unanswered, unanswered);
         let matches = self.matches_to_offer(now);
         let known_ids: BTreeSet<MatchId> = matches.iter().map(|(match_, _)| match_.id).collect();
-        self.known.retain(|id, _| known_ids.contains(id));
+        self.offers_by_match.retain(|id, _| known_ids.contains(id));
         self.shared.common.metrics.matches_to_allocate.set(i64::try_from(matches.len()).unwrap_or(i64::MAX));
         if self.refreshed_at.is_none_or(|at| at + OPEN_OFFERS_READ_INTERVAL <= Instant::now()) {
             self.refreshed_at = Some(Instant::now());
@@ -149,7 +149,7 @@ impl OfferTask {
                 MatchesOfferedToAllocators::Fallback => {
                     let deadline = placing_deadline(&match_)?;
                     let left_ms = deadline.ms_since(now);
-                    left_ms + FALLBACK_OFFER_AFTER_MS <= u64::from(ruleset.hosting.allocation_timeout_ms)
+                    left_ms + ADVERTISED_SERVERS_ONLY_MS <= u64::from(ruleset.hosting.allocation_timeout_ms)
                 }
             };
             is_offered.then_some((match_, ruleset))
@@ -164,7 +164,7 @@ impl OfferTask {
         ruleset: &Arc<Ruleset>,
         now: UnixMs,
     ) -> Option<PlannedOffer> {
-        let known = self.known.entry(match_.id).or_default();
+        let known = self.offers_by_match.entry(match_.id).or_default();
         if now < known.answer_by {
             return None;
         }
@@ -173,9 +173,9 @@ impl OfferTask {
         let (allocator, round) = {
             let allocators = self.shared.allocators.lock();
             if allocators.has_untried(match_.set_id, region, &known.tried) {
-                (allocators.choose(match_.set_id, region, &known.tried)?, known.round.max(1))
+                (allocators.choose(match_.set_id, region, &known.tried)?, known.allocator_cycle.max(1))
             } else if known.answer_by.plus_ms(ALL_ALLOCATORS_TRIED_PAUSE_MS) <= now {
-                (allocators.choose(match_.set_id, region, &BTreeSet::new())?, known.round.saturating_add(1))
+                (allocators.choose(match_.set_id, region, &BTreeSet::new())?, known.allocator_cycle.saturating_add(1))
             } else {
                 return None;
             }
@@ -212,13 +212,14 @@ impl OfferTask {
             advertisement_id,
             host_token: signer.sign(&host_claim),
         };
-        let claim = StoredOffer { match_id: match_.id, number, round, advertisement_id, answer_by };
+        let claim =
+            StoredOffer { match_id: match_.id, number, round, assigned_advertisement_id: advertisement_id, answer_by };
         Some(PlannedOffer { claim, allocator, offer })
     }
 
     /// Reads the rows of offers that are open as far as this server knows.
     async fn read_open_offers(&mut self, now: UnixMs) {
-        let open = self.known.iter().filter(|(_, known)| now < known.answer_by);
+        let open = self.offers_by_match.iter().filter(|(_, known)| now < known.answer_by);
         let reads: Vec<OfferWrite> =
             open.take(OPEN_OFFERS_READ_MAX).map(|(id, _)| OfferWrite::Read { match_id: *id }).collect();
         if reads.is_empty() {
@@ -227,13 +228,13 @@ impl OfferTask {
         // After an error, the offers are taken to be open until their time is over.
         let rows = self.shared.common.store.apply_offer_writes(&reads, now).await.unwrap_or_default();
         for row in rows.into_iter().flatten() {
-            self.known.entry(row.match_id).or_default().update(&row);
+            self.offers_by_match.entry(row.match_id).or_default().update(&row);
         }
     }
 
     /// Claims the planned offers in the store, and sends those that no other server made first.
     async fn make_offers(&mut self, planned: Vec<PlannedOffer>, now: UnixMs) {
-        let writes: Vec<OfferWrite> = planned.iter().map(|plan| OfferWrite::Claim(plan.claim)).collect();
+        let writes: Vec<OfferWrite> = planned.iter().map(|plan| OfferWrite::OpenNext(plan.claim)).collect();
         let rows = match self.shared.common.store.apply_offer_writes(&writes, now).await {
             Ok(rows) => rows,
             Err(error) => {
@@ -246,7 +247,7 @@ impl OfferTask {
         self.has_failed &= rows.iter().all(Option::is_none);
         for (plan, row) in planned.into_iter().zip(rows) {
             let PlannedOffer { claim, allocator, offer } = plan;
-            let known = self.known.entry(claim.match_id).or_default();
+            let known = self.offers_by_match.entry(claim.match_id).or_default();
             if let Some(row) = &row {
                 known.update(row);
             }

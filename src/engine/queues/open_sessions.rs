@@ -15,7 +15,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::{QualitySpec, QueueSpec};
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_handle::BackfillSession;
+use crate::engine::adverts::advert_access::BackfillSession;
 use crate::engine::party_values::PartyValueReader;
 use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::shared_state::SharedState;
@@ -64,7 +64,7 @@ pub(crate) fn open_sessions(
     }
     let known: Vec<GuestsAndPlayedRoles> = {
         let cache = shared.cache.read();
-        let roles = PlayedRoles { shared, key, ruleset };
+        let roles = PlayedRoleReader { shared, key, ruleset };
         let known_players = |session: &BackfillSession| {
             let guests = joining_guests(&cache, &roles, session);
             GuestsAndPlayedRoles { guests, played_roles: roles.of_listed(&cache, session) }
@@ -79,25 +79,25 @@ pub(crate) fn open_sessions(
         OpenSession {
             parties: to_seated_parties(shared, ruleset, queue, parties),
             vector: predictions.and_then(|it| it.complete_session_vector(&session.advertisement.session)).map(Arc::new),
-            blocked_users: session.blocked_users,
+            blocked_users: session.users_blocked_by_players,
             advertisement: session.advertisement,
             attribute_values: session.attribute_values,
-            promised: guests.promised.into(),
+            promised: guests.promised_values.into(),
             expires_at: session.expires_at,
-            open_seats: session.open_seats.saturating_sub(guests.promised_seats),
+            open_seats: session.open_seats.saturating_sub(guests.unreserved_seats),
         }
     };
     advertised.into_iter().zip(known).map(to_open_session).collect()
 }
 
 /// Roles of players in matches of one queue, as roles of its current ruleset.
-struct PlayedRoles<'a> {
+struct PlayedRoleReader<'a> {
     shared: &'a SharedState,
     key: QueueKey,
     ruleset: &'a Ruleset,
 }
 
-impl PlayedRoles<'_> {
+impl PlayedRoleReader<'_> {
     /// Role of each player whom the host of a session lists, in the match that the player plays. Empty if the ruleset has no roles.
     fn of_listed(&self, cache: &TicketMatchCache, session: &BackfillSession) -> BTreeMap<UserKey, u16> {
         if self.ruleset.teams.as_ref().is_none_or(|teams| teams.roles.is_empty()) {
@@ -134,12 +134,12 @@ impl PlayedRoles<'_> {
 struct JoiningGuests {
     parties: Vec<Party>,
     /// Seats that are promised to them without a reservation.
-    promised_seats: u16,
+    unreserved_seats: u16,
     /// Entries of the session's lists that they were told.
-    promised: Vec<ChosenValue>,
+    promised_values: Vec<ChosenValue>,
 }
 
-fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoles<'_>, session: &BackfillSession) -> JoiningGuests {
+fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoleReader<'_>, session: &BackfillSession) -> JoiningGuests {
     let listed = session.advertisement.session.sorted_users();
     let matches = cache
         .queue_index(roles.key)
@@ -157,16 +157,17 @@ fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoles<'_>, session: &B
             continue;
         }
         of_matches.extend(reservation);
-        let parties = parties_of_match(cache, roles, backfill, &listed);
+        let parties = joining_parties_of_match(cache, roles, backfill, &listed);
         if !parties.is_empty() {
             let values = &session.attribute_values;
             let chosen = backfill.chosen.iter().filter(|chosen| lists_chosen_value(roles.ruleset, values, chosen));
-            let is_new = |chosen: &ChosenValue| guests.promised.iter().all(|it| it.attribute != chosen.attribute);
+            let is_new =
+                |chosen: &ChosenValue| guests.promised_values.iter().all(|it| it.attribute != chosen.attribute);
             let new: Vec<ChosenValue> = chosen.filter(|chosen| is_new(chosen)).cloned().collect();
-            guests.promised.extend(new);
+            guests.promised_values.extend(new);
         }
         for party in parties {
-            guests.promised_seats += if reservation.is_none() { party.player_count } else { 0 };
+            guests.unreserved_seats += if reservation.is_none() { party.player_count } else { 0 };
             guests.parties.push(party);
         }
     }
@@ -189,9 +190,9 @@ fn lists_chosen_value(ruleset: &Ruleset, values: &AttributeValues, chosen: &Chos
 }
 
 /// Tickets of a match as parties, without players whom the host lists and those who left.
-fn parties_of_match(
+fn joining_parties_of_match(
     cache: &TicketMatchCache,
-    roles: &PlayedRoles<'_>,
+    roles: &PlayedRoleReader<'_>,
     backfill: &Match,
     listed: &[UserKey],
 ) -> Vec<Party> {

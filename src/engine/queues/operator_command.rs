@@ -66,7 +66,7 @@ pub struct UserExportPage {
     /// Users in the durable block list. Empty after the first page.
     pub blocked_users: Vec<UserKey>,
     /// Matches without a result. Empty after the first page; at most [`EXPORTED_ROWS_PER_KIND_MAX`].
-    pub matches: Vec<Arc<Match>>,
+    pub matches_without_result: Vec<Arc<Match>>,
     /// Results of this page, in id order, with the entries that were chosen for the match, while it is kept.
     pub results: Vec<(Arc<MatchResult>, Box<[ChosenValue]>)>,
     /// Whether more results follow.
@@ -96,9 +96,9 @@ pub struct MatchOverview {
     /// Match.
     pub found_match: Arc<Match>,
     /// Reason that it has no game server yet, as far as this server has tried to place it.
-    pub blocking_rule: Option<Arc<str>>,
+    pub placement_problem: Option<Arc<str>>,
     /// Time at which it was read.
-    pub now: UnixMs,
+    pub read_at: UnixMs,
 }
 
 /// Question why a user cannot queue.
@@ -130,7 +130,7 @@ pub struct PlayerOverview {
     /// Sets, in id order.
     pub sets: Vec<SetEntryOverview>,
     /// Time at which it was read.
-    pub now: UnixMs,
+    pub read_at: UnixMs,
 }
 
 /// Ticket of a user.

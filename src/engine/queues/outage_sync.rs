@@ -25,49 +25,49 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     let is_other_live = shared.has_replicas && stored.servers.iter().any(is_live);
     let last_alive_at = stored.servers.iter().map(|mark| mark.alive_at).max();
     if let Some(from) = last_alive_at.filter(|from| !is_other_live && *from < now) {
-        shared.common.outages.add_ended(Outage { from, to: now });
+        shared.common.server_outages.add_ended(Outage { from, to: now });
         tracing::info!(duration_ms = now.ms_since(from), "no server was alive, deadlines are extended by that time");
     }
     // The mark is written before the first call is served: a server that is killed at once still leaves a sign of life.
-    let saved = shared.common.outages.unsaved();
+    let saved = shared.common.server_outages.unsaved();
     let report = LivenessReport {
         alive_at: Some(now),
-        ended: saved.clone(),
-        replaces_servers: !is_other_live,
+        ended_outages: saved.clone(),
+        purges_other_servers: !is_other_live,
         ..liveness_report_at(now)
     };
     let stored = report_at_startup(shared, &report).await?;
-    apply_outages(shared, stored, &saved, now);
+    apply_stored_outages(shared, stored, &saved, now);
     Ok(())
 }
 
 async fn report_at_startup(shared: &SharedState, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
-    retry_at_startup("report outages", async || shared.common.store.report_outages(report).await).await
+    retry_at_startup("report outages", async || shared.common.store.apply_liveness_report(report).await).await
 }
 
 /// Reports that this server is alive, saves its outages and reads those of the others. The only server of a store has nothing
 /// to do without tickets, matches and unsaved outages.
 pub(crate) async fn sync_outages(shared: &SharedState) {
-    report_life(shared, false).await;
+    report_liveness(shared, false).await;
 }
 
 /// Reports that this server stops, so that no other waits for its next sign of life.
 pub(crate) async fn report_stop(shared: &SharedState) {
-    report_life(shared, true).await;
+    report_liveness(shared, true).await;
 }
 
-async fn report_life(shared: &SharedState, stops: bool) {
-    shared.common.outages.record_process_alive(shared.common.clock.now());
-    let saved = shared.common.outages.unsaved();
+async fn report_liveness(shared: &SharedState, stops: bool) {
+    shared.common.server_outages.record_process_alive(shared.common.clock.now());
+    let saved = shared.common.server_outages.unsaved();
     if !shared.has_replicas && saved.is_empty() && shared.cache.read().queues().next().is_none() {
         return;
     }
     let now = shared.common.clock.now();
-    let report = LivenessReport { ended: saved.clone(), stops, ..liveness_report_at(now) };
-    let result = shared.common.store.report_outages(&report).await;
-    shared.common.outages.record_commit_result(&result, shared.common.clock.now());
+    let report = LivenessReport { ended_outages: saved.clone(), is_stopping: stops, ..liveness_report_at(now) };
+    let result = shared.common.store.apply_liveness_report(&report).await;
+    shared.common.server_outages.record_commit_result(&result, shared.common.clock.now());
     match result {
-        Ok(stored) => apply_outages(shared, stored, &saved, now),
+        Ok(stored) => apply_stored_outages(shared, stored, &saved, now),
         Err(error) => tracing::warn!(%error, "report of outages failed"),
     }
 }
@@ -75,18 +75,18 @@ async fn report_life(shared: &SharedState, stops: bool) {
 fn liveness_report_at(now: UnixMs) -> LivenessReport {
     LivenessReport {
         alive_at: Some(now),
-        ended: Vec::new(),
+        ended_outages: Vec::new(),
         purge_before: UnixMs(now.ms_since(UnixMs(OUTAGE_RETENTION_MS))),
-        replaces_servers: false,
-        stops: false,
+        purges_other_servers: false,
+        is_stopping: false,
     }
 }
 
 /// Applies what the store has, and wakes all queues if that changes deadlines.
-fn apply_outages(shared: &SharedState, stored: StoredOutages, saved: &[Outage], now: UnixMs) {
+fn apply_stored_outages(shared: &SharedState, stored: StoredOutages, saved: &[Outage], now: UnixMs) {
     let oldest = shared.cache.read().oldest_deadline_start().unwrap_or(now);
     let oldest = UnixMs(oldest.ms_since(UnixMs(PRE_MATCH_DEADLINE_MAX_MS)));
-    if shared.common.outages.apply_stored(stored, saved, oldest, now) {
+    if shared.common.server_outages.apply_stored(stored, saved, oldest, now) {
         shared.queue_wakeups.lock().wake_sets(|_| true);
     }
 }

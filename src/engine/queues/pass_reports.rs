@@ -24,7 +24,7 @@ pub(crate) struct QueuePassReport {
     /// Passes run since this replica took the queue over.
     pub(crate) pass_count: u64,
     /// Duration of the last pass, milliseconds.
-    pub(crate) last_pass_ms: f64,
+    pub(crate) last_pass_duration_ms: f64,
     /// Last report, without its unmatched tickets.
     pub(crate) last_report: PassReport,
 }
@@ -42,7 +42,7 @@ impl PassReports {
             report.unmatched.drain(..).map(|unmatched| (unmatched.ticket_id, name(unmatched.refusal))).collect();
         stored.refusal_counts = report.refusal_counts.iter().map(|(refusal, count)| (name(*refusal), *count)).collect();
         stored.pass_count += 1;
-        stored.last_pass_ms = duration_ms;
+        stored.last_pass_duration_ms = duration_ms;
         stored.last_report = report;
     }
 

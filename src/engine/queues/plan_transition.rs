@@ -44,7 +44,8 @@ pub(crate) fn plan_transition(
     let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
     let requeued_until =
         ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| expiry_after_heartbeat(queue, now));
-    let until = |ticket_id| ticket_expiry_of_unconfirmed_host(shared, &next_match, ticket_id).unwrap_or(requeued_until);
+    let until =
+        |ticket_id| unextended_expiry_of_unconfirmed_host(shared, &next_match, ticket_id).unwrap_or(requeued_until);
     let write = QueueWrite::TransitionMatch {
         ticket_fates: transition
             .ticket_fates
@@ -78,7 +79,11 @@ fn fail_point_penalizes_all_players() -> bool {
 
 /// Expiry of a ticket whose player was to host the match and did not confirm. It is not extended: otherwise a silent party
 /// would be matched again and again. `None` for other tickets.
-fn ticket_expiry_of_unconfirmed_host(shared: &SharedState, next_match: &Match, ticket_id: TicketId) -> Option<UnixMs> {
+fn unextended_expiry_of_unconfirmed_host(
+    shared: &SharedState,
+    next_match: &Match,
+    ticket_id: TicketId,
+) -> Option<UnixMs> {
     let cache = shared.cache.read();
     let before = cache.match_by_id(next_match.id)?;
     let is_unconfirmed = matches!(before.stage, MatchStage::Confirming { .. })
@@ -91,14 +96,14 @@ fn ticket_expiry_of_unconfirmed_host(shared: &SharedState, next_match: &Match, t
 pub(crate) struct CachedTicketFacts<'a> {
     cache: &'a TicketMatchCache,
     outages: &'a OutageTimes,
-    enforced_until: UnixMs,
+    deadlines_enforced_until: UnixMs,
     round_trips: Option<MatchRoundTrips>,
 }
 
 impl<'a> CachedTicketFacts<'a> {
     /// Facts with deadlines extended by `outages`, and enforced up to `enforced_until`.
     pub(crate) fn new(cache: &'a TicketMatchCache, outages: &'a OutageTimes, enforced_until: UnixMs) -> Self {
-        Self { cache, outages, enforced_until, round_trips: None }
+        Self { cache, outages, deadlines_enforced_until: enforced_until, round_trips: None }
     }
 
     /// Facts with estimates of round trips, if a ruleset predicts them.
@@ -118,14 +123,16 @@ impl TicketFacts for CachedTicketFacts<'_> {
     }
 
     fn has_expired(&self, id: TicketId) -> bool {
-        self.cache.ticket(id).is_some_and(|stored| self.cache.expiry_of(stored, self.outages) <= self.enforced_until)
+        self.cache
+            .ticket(id)
+            .is_some_and(|stored| self.cache.expiry_of(stored, self.outages) <= self.deadlines_enforced_until)
     }
 
     fn has_acknowledged_ready_check(&self, id: TicketId, user: UserKey) -> bool {
         let Some(stored) = self.cache.ticket(id) else { return false };
         let index = stored.ticket.session.players.iter().position(|player| player.user == user);
         let bit = index.and_then(|index| 1_u64.checked_shl(u32::try_from(index).ok()?));
-        bit.is_some_and(|bit| stored.acknowledged & bit != 0)
+        bit.is_some_and(|bit| stored.ready_check_delivered_mask & bit != 0)
     }
 
     fn outages(&self) -> &OutageTimes {
@@ -133,7 +140,7 @@ impl TicketFacts for CachedTicketFacts<'_> {
     }
 
     fn deadlines_enforced_until(&self, now: UnixMs) -> UnixMs {
-        self.enforced_until.min(now)
+        self.deadlines_enforced_until.min(now)
     }
 }
 

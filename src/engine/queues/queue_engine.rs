@@ -33,7 +33,7 @@ use crate::domain::id::TicketId;
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::ruleset::teams::HOST_CONFIRM_WITHOUT_STREAM_MS_MIN;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_handle::AdvertHandle;
+use crate::engine::adverts::advert_access::AdvertAccess;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
@@ -65,7 +65,7 @@ impl QueueEngine {
     /// Loads the store's data and starts the tasks.
     pub(crate) async fn start(
         common: Arc<Common>,
-        adverts: AdvertHandle,
+        adverts: AdvertAccess,
         shutdown: &CancellationToken,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (queue_writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
@@ -80,7 +80,7 @@ impl QueueEngine {
                 tasks.push(spawn_feed_reader(&shared, feed, shutdown));
             }
             None => {
-                let stored = common.store.load_queues(common.clock.now()).await?;
+                let stored = common.store.purge_and_load_queues(common.clock.now()).await?;
                 shared.apply_feed(stored.into());
             }
         }
@@ -147,7 +147,7 @@ impl QueueEngine {
 
     /// Heartbeat of a holder. Its answer tells the holder of a ready check.
     async fn heartbeat_as(&self, holder: &TicketHolder) -> Result<Option<(StoredTicket, u32)>, EngineError> {
-        let extended = match holder.is_seat {
+        let extended = match holder.is_seat_token {
             false => self.shared.heartbeat_ticket(holder.ticket_id).await?,
             true => self.shared.record_seat_heartbeat(holder.ticket_id).await?,
         };

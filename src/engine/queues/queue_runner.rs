@@ -51,7 +51,7 @@ const PROPOSAL_BATCH_MAX: usize = 1_000;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time between rounds. A change, a due time and a new ruleset wake the runner earlier.
-const IDLE_INTERVAL: Duration = Duration::from_secs(120);
+const ROUND_INTERVAL_MAX: Duration = Duration::from_secs(120);
 
 /// State of a queue that runs on this replica.
 struct QueueRunner {
@@ -61,7 +61,7 @@ struct QueueRunner {
     prepared_tickets: PreparedTicketCache,
     last_pass: LastPass,
     /// The last pass found too few of the connected players waiting. The gate opens when enough of them disconnect.
-    waits_for_disconnects: bool,
+    gate_may_open_by_disconnects: bool,
     last_pass_at: Option<Instant>,
     pass_backoff: PassBackoff,
     change_count_at_last_pass: u64,
@@ -81,7 +81,7 @@ pub(crate) async fn run_queue_until_empty(shared: Arc<SharedState>, handle: Runn
         queue_key,
         prepared_tickets: PreparedTicketCache::default(),
         last_pass: LastPass::default(),
-        waits_for_disconnects: false,
+        gate_may_open_by_disconnects: false,
         last_pass_at: None,
         pass_backoff: PassBackoff::default(),
         change_count_at_last_pass: 0,
@@ -132,7 +132,7 @@ impl QueueRunner {
         let pass_interval = Duration::from_millis(u64::from(queue.pass_interval_ms));
         let next_pass_at = self.last_pass_at.map_or_else(Instant::now, |time| time + pass_interval);
         let next_pass_at = self.pass_backoff.retry_at().map_or(next_pass_at, |retry_at| retry_at.max(next_pass_at));
-        let mut next_round_at = Instant::now() + IDLE_INTERVAL;
+        let mut next_round_at = Instant::now() + ROUND_INTERVAL_MAX;
         let always_run = !queue.gate.skip_unchanged;
         if next_pass_at <= Instant::now() {
             if self.run_pass_if_needed(&ruleset, queue).await || always_run {
@@ -141,7 +141,7 @@ impl QueueRunner {
         } else if always_run || self.has_changed_since_last_pass(self.current_fleet(&ruleset, now).as_ref()) {
             next_round_at = next_round_at.min(next_pass_at);
         }
-        if !self.last_pass.found_nothing || self.waits_for_disconnects {
+        if !self.last_pass.found_nothing || self.gate_may_open_by_disconnects {
             next_round_at = next_round_at.min(Instant::now() + POLL_INTERVAL);
         }
         let now = self.shared.common.clock.now();
@@ -186,8 +186,8 @@ impl QueueRunner {
         self.shared.queue_wakeups.lock().set_due(&self.handle, next_deadline);
         let wait = match due_in_ms {
             Some(0) => OVERDUE_RETRY_INTERVAL,
-            Some(ms) => Duration::from_millis(ms).min(IDLE_INTERVAL),
-            None => IDLE_INTERVAL,
+            Some(ms) => Duration::from_millis(ms).min(ROUND_INTERVAL_MAX),
+            None => ROUND_INTERVAL_MAX,
         };
         Some(Instant::now() + wait)
     }
@@ -212,23 +212,23 @@ impl QueueRunner {
     }
 
     fn change_count(&self) -> u64 {
-        self.shared.cache.read().queue_index(self.queue_key).map_or(0, |index| index.change_count)
+        self.shared.cache.read().queue_index(self.queue_key).map_or(0, |index| index.change_count_at_last_change)
     }
 
     /// Ends expired tickets, applies match deadlines, and settles matches whose report window has ended. Not while commits
     /// fail: that time does not count, and the first commit that succeeds must not be the end of a ticket. And not before all
     /// other servers are known to have lived at the deadline, or to be silent.
     async fn process_deadlines(&self) {
-        if self.shared.common.outages.has_open_outage() {
+        if self.shared.common.server_outages.has_open_outage() {
             return;
         }
         let now = self.shared.common.clock.now();
-        let outages = self.shared.common.outages.outages_extending_deadlines();
+        let outages = self.shared.common.server_outages.outages_extending_deadlines();
         self.shared.apply_outages_to_cache(&outages);
         let (expired, mut due_matches, matches_with_ended_report_window) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
-            let until = self.shared.common.outages.deadlines_enforced_until(now);
+            let until = self.shared.common.server_outages.deadlines_enforced_until(now);
             let matches_with_ended_report_window = index.matches_with_ended_report_window(until, DUE_PER_ROUND_MAX);
             (
                 index.expired_tickets(until, DUE_PER_ROUND_MAX),
@@ -369,7 +369,7 @@ impl QueueRunner {
             gate_counts,
         };
         self.prepared_tickets.record_pass(ruleset, &report);
-        self.waits_for_disconnects = matches!(report.gate_reason, Some(GateReason::TooFewWaiting { .. }));
+        self.gate_may_open_by_disconnects = matches!(report.gate_reason, Some(GateReason::TooFewWaiting { .. }));
         if report.truncated {
             let (set_id, pair_checks, duration_ms) = (self.queue_key.set_id, report.pair_checks, elapsed.as_millis());
             let tickets = report.ticket_count;
@@ -393,7 +393,7 @@ impl QueueRunner {
     /// Creates a match from a proposal. If a ticket is gone, the next pass handles the rest.
     async fn propose_match(&self, ruleset: &Ruleset, proposal: Proposal, now: UnixMs) {
         let id = MatchId::from_bytes(self.shared.common.clock.random_bytes());
-        let outages = self.shared.common.outages.outages_extending_deadlines();
+        let outages = self.shared.common.server_outages.outages_extending_deadlines();
         let transition = {
             let cache = self.shared.cache.read();
             let mut match_tickets = Vec::new();
@@ -426,8 +426,12 @@ impl QueueRunner {
             create_match(
                 &self.shared.lifecycle_rules(ruleset),
                 new_match,
-                &CachedTicketFacts::new(&cache, &outages, self.shared.common.outages.deadlines_enforced_until(now))
-                    .with_round_trips(round_trips),
+                &CachedTicketFacts::new(
+                    &cache,
+                    &outages,
+                    self.shared.common.server_outages.deadlines_enforced_until(now),
+                )
+                .with_round_trips(round_trips),
                 now,
             )
         };

@@ -13,10 +13,10 @@ use crate::domain::time::UnixMs;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::ratings::command::{ReportResultCommand, ReportedRanks};
-use crate::engine::ratings::rating_key_if_digest;
+use crate::engine::ratings::rating_key_unless_first_scale;
 
 /// Error text for an unknown player key.
-const UNKNOWN_PLAYER_KEY: &str = "is not a player of this match; use a player_key from its status";
+const UNKNOWN_PLAYER_KEY_PROBLEM: &str = "is not a player of this match; use a player_key from its status";
 
 /// Ranks and disconnected players of a report, checked against the match.
 pub(crate) struct CheckedReport {
@@ -52,7 +52,7 @@ pub(crate) fn check_report(
     let mut disconnected = Vec::with_capacity(command.disconnected_players.len());
     for (index, key) in command.disconnected_players.iter().enumerate() {
         let path = format!("disconnected_player_keys[{index}]");
-        disconnected.push(users_by_key.get(key).ok_or_else(|| field_error(path, UNKNOWN_PLAYER_KEY))?.1);
+        disconnected.push(users_by_key.get(key).ok_or_else(|| field_error(path, UNKNOWN_PLAYER_KEY_PROBLEM))?.1);
     }
     disconnected.sort_unstable();
     disconnected.dedup();
@@ -119,7 +119,7 @@ fn forecast_at_match_start(
     };
     // A ticket that waited during a change of the scale has entry ratings on another one.
     let is_on_scale =
-        |ticket: &&Arc<Ticket>| ticket.rating_digest_key == rating.copied().and_then(rating_key_if_digest);
+        |ticket: &&Arc<Ticket>| ticket.rating_digest_key == rating.copied().and_then(rating_key_unless_first_scale);
     let entry_ratings: BTreeMap<UserKey, PlayerRating> = tickets
         .iter()
         .flatten()
@@ -205,7 +205,7 @@ fn sides_from_player_ranks(
     let mut ranked: BTreeMap<UserKey, u32> = BTreeMap::new();
     for (index, (key, rank)) in ranks.iter().enumerate() {
         let path = || format!("player_ranks[{index}].player_key");
-        let (_, user) = users_by_key.get(key).ok_or_else(|| field_error(path(), UNKNOWN_PLAYER_KEY))?;
+        let (_, user) = users_by_key.get(key).ok_or_else(|| field_error(path(), UNKNOWN_PLAYER_KEY_PROBLEM))?;
         if ranked.insert(*user, *rank).is_some() {
             return Err(field_error(path(), "is a duplicate; rank each player once"));
         }

@@ -26,7 +26,7 @@ use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::teams::HOST_CONFIRM_WITHOUT_STREAM_MS_MIN;
-use crate::engine::adverts::advert_handle::AdvertHandle;
+use crate::engine::adverts::advert_access::AdvertAccess;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::open_silos::SiloUse;
@@ -52,7 +52,7 @@ pub(crate) const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct SharedState {
     pub(crate) common: Arc<Common>,
     /// Advertisements: game servers and sessions to backfill.
-    pub(crate) adverts: AdvertHandle,
+    pub(crate) adverts: AdvertAccess,
     pub(crate) cache: RwLock<TicketMatchCache>,
     pub(crate) wait_estimator: Mutex<WaitEstimator>,
     /// Ratings; the same as in `common`.
@@ -63,9 +63,9 @@ pub(crate) struct SharedState {
     /// Allocators that are connected to this server.
     pub(crate) allocators: Mutex<Allocators>,
     /// Held while a user is erased or exported: one reads whole tables at a time.
-    pub(crate) user_data_scan: tokio::sync::Mutex<()>,
+    pub(crate) user_data_scan_lock: tokio::sync::Mutex<()>,
     /// Wakes the task that offers matches to allocators.
-    pub(crate) offer_wakeup: Notify,
+    pub(crate) allocation_offer_wakeup: Notify,
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
     /// Replicas share the store, so their acknowledged changes may not be visible here yet.
     pub(crate) has_replicas: bool,
@@ -73,7 +73,7 @@ pub(crate) struct SharedState {
     pub(crate) queue_wakeups: Mutex<QueueWakeups>,
     /// Whether hosts must confirm matches, and sessions may start them: each server that runs queues must be able to read such
     /// matches.
-    hosts_confirm: AtomicBool,
+    is_host_confirmation_enabled: AtomicBool,
     /// Wakes the lease task when a queue is new.
     pub(crate) lease_wakeup: Notify,
     /// Tickets that the store did not have.
@@ -118,7 +118,7 @@ fn readable_row<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, Eng
 impl SharedState {
     pub(crate) fn new(
         common: Arc<Common>,
-        adverts: AdvertHandle,
+        adverts: AdvertAccess,
         queue_writer: mpsc::Sender<QueueWriterCommand>,
         has_replicas: bool,
     ) -> Self {
@@ -133,12 +133,12 @@ impl SharedState {
             pass_reports: Mutex::default(),
             placement_problems: Mutex::default(),
             allocators: Mutex::default(),
-            user_data_scan: tokio::sync::Mutex::default(),
-            offer_wakeup: Notify::new(),
+            user_data_scan_lock: tokio::sync::Mutex::default(),
+            allocation_offer_wakeup: Notify::new(),
             queue_writer,
             has_replicas,
             queue_wakeups: Mutex::default(),
-            hosts_confirm: AtomicBool::new(!has_replicas),
+            is_host_confirmation_enabled: AtomicBool::new(!has_replicas),
             lease_wakeup: Notify::new(),
             gone_tickets: Mutex::default(),
             cache_changes: watch::Sender::new(0),
@@ -148,7 +148,8 @@ impl SharedState {
     /// Settings of the lifecycle for the matches of `ruleset`.
     pub(crate) fn lifecycle_rules(&self, ruleset: &Ruleset) -> LifecycleRules {
         let rules = LifecycleRules::from_ruleset(ruleset);
-        let hosts_confirm = self.hosts_confirm.load(Ordering::Acquire) && !fail_point_skips_confirmation();
+        let hosts_confirm =
+            self.is_host_confirmation_enabled.load(Ordering::Acquire) && !fail_point_skips_confirmation();
         LifecycleRules { hosts_confirm: rules.hosts_confirm && hosts_confirm, ..rules }
     }
 
@@ -170,12 +171,12 @@ impl SharedState {
 
     /// Whether each server that runs queues reads matches of sessions. Servers of version 0.2.0 would never end them.
     pub(crate) fn all_servers_support_start_match(&self) -> bool {
-        self.hosts_confirm.load(Ordering::Acquire)
+        self.is_host_confirmation_enabled.load(Ordering::Acquire)
     }
 
     /// Lets hosts confirm matches, or not: as long as a server that cannot read such matches runs queues.
     pub(crate) fn set_host_confirmation_enabled(&self, hosts_confirm: bool) {
-        if self.hosts_confirm.swap(hosts_confirm, Ordering::AcqRel) != hosts_confirm {
+        if self.is_host_confirmation_enabled.swap(hosts_confirm, Ordering::AcqRel) != hosts_confirm {
             tracing::info!(hosts_confirm, "confirmation of matches by their hosts changed");
         }
     }
@@ -309,7 +310,7 @@ impl SharedState {
     /// Updates the deadlines in memory if `outages` differ from those that they were computed with.
     pub(crate) fn apply_outages_to_cache(&self, outages: &Arc<OutageTimes>) {
         if !self.cache.read().are_deadlines_computed_with(outages) {
-            self.cache.write().set_outages(outages, &self.common.rulesets);
+            self.cache.write().recompute_deadlines_with(outages, &self.common.rulesets);
         }
     }
 

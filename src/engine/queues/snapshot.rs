@@ -32,7 +32,7 @@ pub(crate) struct QueueSnapshot {
     past_matches: PastMatches,
     pub(crate) gate_counts: GateCounts,
     /// The queue at the last pass, if only newcomers have changed it since.
-    evaluated: Option<Arc<QueueWithoutMatches>>,
+    queue_at_last_pass: Option<Arc<QueueWithoutMatches>>,
     now: UnixMs,
     seed: u64,
 }
@@ -65,7 +65,7 @@ impl QueueSnapshot {
                 tickets,
                 (&seat_vectors, predictions.as_ref()),
             ),
-            evaluated: ticket_cache.evaluated.clone(),
+            queue_at_last_pass: ticket_cache.queue_at_last_pass.clone(),
             open_sessions,
             gate_counts: gate_counts(shared, key, &queue.gate, now),
             now,
@@ -76,7 +76,7 @@ impl QueueSnapshot {
 
     /// The queue at the last pass, if only newcomers have changed it since.
     pub(crate) fn queue_before_newcomers(&self) -> Option<&QueueWithoutMatches> {
-        self.evaluated.as_deref()
+        self.queue_at_last_pass.as_deref()
     }
 
     /// Calls `use_input` with the snapshot as pass input; `None` if the set has no queue.
@@ -106,7 +106,7 @@ pub(crate) struct PreparedTicketCache {
     /// Number of changes of block lists that the tickets know.
     block_list_changes: u64,
     /// The queue at the last pass, if none of its tickets has left or changed since.
-    evaluated: Option<Arc<QueueWithoutMatches>>,
+    queue_at_last_pass: Option<Arc<QueueWithoutMatches>>,
 }
 
 impl PreparedTicketCache {
@@ -115,7 +115,7 @@ impl PreparedTicketCache {
         let is_changed = self.ruleset_hash != Some(hash);
         if is_changed {
             self.prepared_tickets.clear();
-            self.evaluated = None;
+            self.queue_at_last_pass = None;
             self.ruleset_hash = Some(hash);
         }
         is_changed
@@ -124,7 +124,7 @@ impl PreparedTicketCache {
     /// Records a pass over the prepared tickets.
     pub(crate) fn record_pass(&mut self, ruleset: &Ruleset, report: &PassReport) {
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else { return };
-        self.evaluated = QueueWithoutMatches::reusable_after_pass(queue, teams, report).map(Arc::new);
+        self.queue_at_last_pass = QueueWithoutMatches::reusable_after_pass(queue, teams, report).map(Arc::new);
     }
 
     /// Prepared tickets for a pass. Drops those no longer in the queue.
@@ -137,7 +137,7 @@ impl PreparedTicketCache {
         (seat_vectors, predictions): (&[SeatBeaconVectors], Option<&VectorCompleter>),
     ) -> Vec<Arc<PreparedTicket>> {
         let party_values = &shared.common.party_values;
-        let scale = party_values.rating_key_if_digest(ruleset);
+        let scale = party_values.rating_key_unless_first_scale(ruleset);
         let tickets: Vec<Arc<Ticket>> =
             tickets.into_iter().map(|ticket| party_values.ticket_on_scale(scale, ruleset, ticket)).collect();
         let uses_leaderboard = matches!(queue.quality, QualitySpec::LeaderboardGauss { .. });
@@ -188,13 +188,13 @@ impl PreparedTicketCache {
                 ticket = Arc::new(PreparedTicket { vector, ..Arc::unwrap_or_clone(ticket) });
             }
             if before.is_some_and(|before| !Arc::ptr_eq(&before, &ticket)) {
-                self.evaluated = None;
+                self.queue_at_last_pass = None;
             }
             self.prepared_tickets.insert(id, Arc::clone(&ticket));
             prepared.push(ticket);
         }
         if !cached.is_empty() {
-            self.evaluated = None;
+            self.queue_at_last_pass = None;
         }
         prepared
     }

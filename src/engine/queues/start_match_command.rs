@@ -15,7 +15,7 @@ pub struct StartMatchCommand {
     /// Key that makes a retried start return the same match.
     pub idempotency_key: String,
     /// Players of the host's own party besides the host.
-    pub host_party: Vec<Player>,
+    pub others_in_host_party: Vec<Player>,
     /// Their consent tokens.
     pub consents: PartyConsents,
     /// Teams, in their order; at least one.

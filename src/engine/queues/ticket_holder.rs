@@ -14,7 +14,7 @@ pub(crate) struct TicketHolder {
     /// Player whose client holds the token; `None` for a caller without a user, which acts for everyone it entered.
     pub(crate) user: Option<UserKey>,
     /// The token is of the seat of `user` alone, in a ticket that another caller entered.
-    pub(crate) is_seat: bool,
+    pub(crate) is_seat_token: bool,
 }
 
 impl TicketHolder {
@@ -22,11 +22,11 @@ impl TicketHolder {
     pub(crate) fn verify(signer: &HmacTokenSigner, caller: &Caller, token: &[u8]) -> Result<Self, EngineError> {
         if let Some(claim) = signer.verify::<TicketClaim>(token) {
             let TicketClaim { ticket_id, set_id, subject } = claim;
-            let holder = Self { ticket_id, set_id, user: caller.user, is_seat: false };
+            let holder = Self { ticket_id, set_id, user: caller.user, is_seat_token: false };
             return (subject == caller.subject).then_some(holder).ok_or(EngineError::NotOwner);
         }
         let TicketSeatClaim { ticket_id, set_id, user } = signer.verify(token).ok_or(EngineError::NotOwner)?;
-        let holder = Self { ticket_id, set_id, user: Some(user), is_seat: true };
+        let holder = Self { ticket_id, set_id, user: Some(user), is_seat_token: true };
         (caller.user == Some(user)).then_some(holder).ok_or(EngineError::NotOwner)
     }
 
@@ -34,7 +34,7 @@ impl TicketHolder {
     pub(crate) fn acts_for(&self, ticket: &Ticket, user: UserKey) -> bool {
         match self.user {
             Some(own) if own == user => true,
-            _ if self.is_seat => false,
+            _ if self.is_seat_token => false,
             Some(_) => ticket.self_answering.binary_search(&user).is_err(),
             None => true,
         }

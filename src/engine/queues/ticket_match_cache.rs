@@ -38,23 +38,23 @@ const ENDED_MATCH_MAX_AGE_MS: u64 = ENDED_MATCH_RETENTION_MS;
 #[derive(Debug, Default)]
 pub(crate) struct TicketMatchCache {
     tickets: HashMap<TicketId, StoredTicket, BuildIdHasher>,
-    matches: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
+    matches_by_id: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
     /// Tickets per user that have not ended; a few at most.
     live_tickets_by_user: HashMap<UserKey, Vec<TicketId>, BuildIdHasher>,
     /// Match per user that has not ended.
-    running_match_by_user: HashMap<UserKey, MatchId, BuildIdHasher>,
+    live_match_by_user: HashMap<UserKey, MatchId, BuildIdHasher>,
     queues: BTreeMap<QueueKey, QueueTicketsAndMatches>,
     /// Counts changes of all queues. It outlives a queue's removal, so a re-created queue never repeats a count.
     change_count: u64,
     /// Played matches of each queue, for avoidance rules. They stay when an ended match leaves this cache.
     past_matches: Arc<PastMatchLogs>,
     /// Time at which `remove_ended` first saw an ended match.
-    ended_since: HashMap<MatchId, UnixMs, BuildIdHasher>,
+    end_first_seen_at: HashMap<MatchId, UnixMs, BuildIdHasher>,
     /// Matches after which tickets wait again.
-    returned: LastUnplayedMatches,
+    last_unplayed_matches: LastUnplayedMatches,
     awaited_reports: AwaitedReports,
     /// Outages that extend the deadlines in the indexes.
-    extension: IndexedDeadlineInputs,
+    deadline_inputs: IndexedDeadlineInputs,
     watchers: HashMap<TicketId, Vec<Arc<TicketChangeNotifier>>, BuildIdHasher>,
     /// Counts each queue as one use of its silo.
     open_silos: Arc<OpenSilos>,
@@ -72,7 +72,7 @@ impl TicketMatchCache {
     }
 
     pub(crate) fn match_by_id(&self, id: MatchId) -> Option<&Arc<Match>> {
-        self.matches.get(&id)
+        self.matches_by_id.get(&id)
     }
 
     /// Played matches of the queues of a set.
@@ -81,8 +81,8 @@ impl TicketMatchCache {
     }
 
     /// Match that returned a waiting ticket to its queue, if it is not older than an hour.
-    pub(crate) fn returned_from(&self, id: TicketId) -> Option<&Arc<Match>> {
-        self.matches.get(&self.returned.last_unplayed_match(id)?)
+    pub(crate) fn last_unplayed_match_of(&self, id: TicketId) -> Option<&Arc<Match>> {
+        self.matches_by_id.get(&self.last_unplayed_matches.last_unplayed_match(id)?)
     }
 
     /// Every queue that is not empty.
@@ -96,7 +96,7 @@ impl TicketMatchCache {
 
     /// Match of any of `users` that has not ended, if any.
     pub(crate) fn live_match_of(&self, users: impl IntoIterator<Item = UserKey>) -> Option<MatchId> {
-        users.into_iter().find_map(|user| self.running_match_by_user.get(&user).copied())
+        users.into_iter().find_map(|user| self.live_match_by_user.get(&user).copied())
     }
 
     /// Tickets of `user` that have not ended.
@@ -121,7 +121,7 @@ impl TicketMatchCache {
 
     /// Number of tickets and of matches.
     pub(crate) fn ticket_and_match_counts(&self) -> (usize, usize) {
-        (self.tickets.len(), self.matches.len())
+        (self.tickets.len(), self.matches_by_id.len())
     }
 
     /// Stores a ticket unless a newer version is cached. Returns the changed queue.
@@ -157,7 +157,8 @@ impl TicketMatchCache {
     /// Updates the deadline of the match that a ticket is in, after its expiry has changed.
     fn update_match_deadline_of_ticket(&mut self, id: TicketId) {
         let Some(TicketState::InMatch(match_id)) = self.tickets.get(&id).map(|stored| stored.state) else { return };
-        let Some(match_) = self.matches.get(&match_id).cloned().filter(|match_| match_.stage.is_before_play()) else {
+        let Some(match_) = self.matches_by_id.get(&match_id).cloned().filter(|match_| match_.stage.is_before_play())
+        else {
             return;
         };
         let deadline = self.next_timed_event_of_match(&match_);
@@ -181,7 +182,7 @@ impl TicketMatchCache {
     /// Stores a match unless a newer version is cached. Returns the changed queues: its own, and those in which its
     /// players have other tickets.
     pub(crate) fn upsert_match(&mut self, match_: Arc<Match>) -> BTreeSet<QueueKey> {
-        let previous = self.matches.get(&match_.id);
+        let previous = self.matches_by_id.get(&match_.id);
         if previous.is_some_and(|existing| match_.version <= existing.version) {
             return BTreeSet::new();
         }
@@ -190,14 +191,14 @@ impl TicketMatchCache {
             self.past_matches.record(key, &match_);
         }
         let mut changed_queues = BTreeSet::from([key]);
-        self.returned.record(&match_);
+        self.last_unplayed_matches.record(&match_);
         self.awaited_reports.record(&match_);
-        self.matches.insert(match_.id, Arc::clone(&match_));
+        self.matches_by_id.insert(match_.id, Arc::clone(&match_));
         let (deadline, reports_due_at) = (self.next_timed_event_of_match(&match_), self.report_window_ends_at(&match_));
         self.change_count += 1;
         let change_count = self.change_count;
         let index = self.queue_or_new(key, None);
-        index.change_count = change_count;
+        index.change_count_at_last_change = change_count;
         index.set_match_deadline(match_.id, deadline);
         index.set_report_deadline(match_.id, reports_due_at);
         if matches!(match_.stage, MatchStage::Placing { .. }) {
@@ -209,9 +210,9 @@ impl TicketMatchCache {
         if let Some(session) = match_.backfilled_session {
             let backfill = (session, match_.id);
             if is_ended {
-                index.backfills.remove(&backfill)
+                index.backfill_matches.remove(&backfill)
             } else {
-                index.backfills.insert(backfill)
+                index.backfill_matches.insert(backfill)
             };
         }
         for match_ticket in &match_.tickets {
@@ -222,9 +223,9 @@ impl TicketMatchCache {
         for player in match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players) {
             let user = player.user;
             if !is_ended && player.left_at.is_none() {
-                self.running_match_by_user.insert(user, match_.id);
-            } else if self.running_match_by_user.get(&user) == Some(&match_.id) {
-                self.running_match_by_user.remove(&user);
+                self.live_match_by_user.insert(user, match_.id);
+            } else if self.live_match_by_user.get(&user) == Some(&match_.id) {
+                self.live_match_by_user.remove(&user);
             }
             // Their tickets in other queues are paused or resumed.
             for other in self.live_tickets_by_user.get(&user).cloned().unwrap_or_default() {
@@ -241,7 +242,7 @@ impl TicketMatchCache {
     /// Removes a ticket that is no longer in the store. Returns its queue.
     pub(crate) fn remove_ticket(&mut self, id: TicketId) -> Option<QueueKey> {
         let previous = self.tickets.remove(&id)?;
-        self.returned.forget_ticket(id);
+        self.last_unplayed_matches.forget_ticket(id);
         let key = queue_key_of(&previous.ticket);
         self.unindex_ticket(&previous);
         self.notify_watchers(id);
@@ -257,20 +258,20 @@ impl TicketMatchCache {
 
     /// Removes a match from this cache, and not from the past matches. Returns its queue.
     fn remove_match_keeping_past_match(&mut self, id: MatchId) -> Option<QueueKey> {
-        self.ended_since.remove(&id);
+        self.end_first_seen_at.remove(&id);
         self.awaited_reports.forget(id);
-        let previous = self.matches.remove(&id)?;
-        self.returned.forget_match(&previous);
+        let previous = self.matches_by_id.remove(&id)?;
+        self.last_unplayed_matches.forget_match(&previous);
         let key = QueueKey { set_id: previous.set_id, silo: previous.silo };
         if let Some(index) = self.queues.get_mut(&key) {
             index.set_match_deadline(id, None);
             index.set_report_deadline(id, None);
             index.placing_matches.remove(&id);
-            previous.backfilled_session.map(|session| index.backfills.remove(&(session, id)));
+            previous.backfilled_session.map(|session| index.backfill_matches.remove(&(session, id)));
         }
         for user in previous.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user) {
-            if self.running_match_by_user.get(&user) == Some(&id) {
-                self.running_match_by_user.remove(&user);
+            if self.live_match_by_user.get(&user) == Some(&id) {
+                self.live_match_by_user.remove(&user);
             }
         }
         self.remove_queue_if_empty(key);
@@ -290,9 +291,9 @@ impl TicketMatchCache {
             self.remove_ticket(id);
         }
         let mut ids = Vec::new();
-        for match_ in self.matches.values().filter(|match_| match_.reports_due_at().is_none()) {
+        for match_ in self.matches_by_id.values().filter(|match_| match_.reports_due_at().is_none()) {
             let MatchStage::Ended { purge_at, .. } = match_.stage else { continue };
-            let ended_at = *self.ended_since.entry(match_.id).or_insert(now);
+            let ended_at = *self.end_first_seen_at.entry(match_.id).or_insert(now);
             if purge_at <= before || now.ms_since(ended_at) >= ENDED_MATCH_MAX_AGE_MS {
                 ids.push(match_.id);
             }
@@ -313,7 +314,7 @@ impl TicketMatchCache {
         let older = self.tickets.values().map(|stored| &stored.ticket).filter(|ticket| ticket.entered_at < newer_than);
         let ids: Vec<TicketId> = older.map(|ticket| ticket.id).filter(|id| !tickets.contains(id)).collect();
         let mut changed_queues: BTreeSet<QueueKey> = ids.into_iter().filter_map(|id| self.remove_ticket(id)).collect();
-        let older = self.matches.values().filter(|match_| match_.proposed_at < newer_than);
+        let older = self.matches_by_id.values().filter(|match_| match_.proposed_at < newer_than);
         let ids: Vec<MatchId> = older.map(|match_| match_.id).filter(|id| !matches.contains(id)).collect();
         changed_queues.extend(ids.into_iter().filter_map(|id| self.remove_match(id)));
         self.past_matches.remove_unlisted_older_than(matches, newer_than);
@@ -350,7 +351,7 @@ impl TicketMatchCache {
         let (ticket, state, expires_at) = (Arc::clone(&stored.ticket), stored.state, self.indexed_expiry_of(stored));
         let change_count = self.change_count;
         let index = self.queue_or_new(queue_key_of(&ticket), ticket.subject);
-        index.change_count = change_count;
+        index.change_count_at_last_change = change_count;
         if state == TicketState::Waiting {
             index.waiting_tickets.insert((ticket.entered_at, id));
             index.ticket_expiries.insert((expires_at, id));
@@ -379,7 +380,7 @@ impl TicketMatchCache {
         let (key, expires_at) = (queue_key_of(&previous.ticket), self.indexed_expiry_of(previous));
         if let Some(index) = self.queues.get_mut(&key) {
             self.change_count += 1;
-            index.change_count = self.change_count;
+            index.change_count_at_last_change = self.change_count;
             index.waiting_tickets.remove(&(previous.ticket.entered_at, id));
             index.ticket_expiries.remove(&(expires_at, id));
             if previous.state == TicketState::Waiting {
@@ -396,7 +397,7 @@ impl TicketMatchCache {
             let Some(key) = self.tickets.get(&id).map(|stored| queue_key_of(&stored.ticket)) else { continue };
             if let Some(index) = self.queues.get_mut(&key) {
                 self.change_count += 1;
-                index.change_count = self.change_count;
+                index.change_count_at_last_change = self.change_count;
                 changed.push(key);
             }
         }
@@ -409,7 +410,7 @@ impl TicketMatchCache {
             return false;
         };
         self.change_count += 1;
-        index.change_count = self.change_count;
+        index.change_count_at_last_change = self.change_count;
         true
     }
 
@@ -419,7 +420,7 @@ impl TicketMatchCache {
         let key = self.tickets.get(&id).map(|stored| queue_key_of(&stored.ticket))?;
         let index = self.queues.get_mut(&key)?;
         self.change_count += 1;
-        index.change_count = self.change_count;
+        index.change_count_at_last_change = self.change_count;
         Some(key)
     }
 
@@ -445,7 +446,7 @@ impl TicketMatchCache {
 
 /// Whether `next` is the same ticket in the same match as `previous`, and only more of its players were told of it.
 fn is_acknowledgement(previous: &StoredTicket, next: &StoredTicket) -> bool {
-    let new_players = u64::from((next.acknowledged & !previous.acknowledged).count_ones());
+    let new_players = u64::from((next.ready_check_delivered_mask & !previous.ready_check_delivered_mask).count_ones());
     let is_in_match = matches!(next.state, TicketState::InMatch(_)) && previous.state == next.state;
     is_in_match && previous.expires_at == next.expires_at && previous.version + new_players == next.version
 }

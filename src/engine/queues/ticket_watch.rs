@@ -105,7 +105,8 @@ impl TicketWatch {
     /// Extends all watched tickets; returns the interval until the next heartbeat, milliseconds.
     pub async fn heartbeat_tickets(&self) -> u32 {
         let watched = self.holders.values().filter(|holder| self.sent_versions.contains_key(&holder.ticket_id));
-        let (seats, tickets): (Vec<&TicketHolder>, Vec<&TicketHolder>) = watched.partition(|holder| holder.is_seat);
+        let (seats, tickets): (Vec<&TicketHolder>, Vec<&TicketHolder>) =
+            watched.partition(|holder| holder.is_seat_token);
         let mut extended = join_all(tickets.iter().map(|holder| self.shared.heartbeat_ticket(holder.ticket_id))).await;
         extended.extend(join_all(seats.iter().map(|holder| self.shared.record_seat_heartbeat(holder.ticket_id))).await);
         let ttls_ms = extended.into_iter().flatten().flatten().map(|(_, ttl_ms)| ttl_ms);
@@ -127,7 +128,7 @@ impl TicketWatch {
             .map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version));
         let sent_versions = self.sent_versions.get_mut(&id)?;
         // While the players report the result, the ticket of an ended match has more to tell.
-        let reports = status.match_view.as_ref().and_then(|view| view.reports);
+        let reports = status.match_view.as_ref().and_then(|view| view.report_state);
         let is_final = is_ticket_ended(&stored) && !matches!(reports, Some(ReportState::Waiting { .. }));
         if versions.is_some() && *sent_versions == versions && !is_final {
             return None;

@@ -99,7 +99,7 @@ impl QueueWriter {
     async fn commit_writes(&self, writes: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
         let store_health = self.state.common.store_health.as_ref();
         if store_health.is_some_and(|health| health.is_down()) {
-            self.state.common.outages.record_failure(self.state.common.clock.now());
+            self.state.common.server_outages.record_failure(self.state.common.clock.now());
             return Err(StoreError::Unavailable("the last access failed".into()));
         }
         let outcomes = self.state.common.store.commit_queues(writes).await;
@@ -221,8 +221,8 @@ impl QueueBatch {
             Some(ruleset) => (shared.lifecycle_rules_for_event(ruleset, &pending.event), pending.event.clone()),
             None => (LifecycleRules::for_ending_without_ruleset(), MatchEvent::Cancelled),
         };
-        let outages = shared.common.outages.outages_extending_deadlines();
-        let enforced_until = shared.common.outages.deadlines_enforced_until(now);
+        let outages = shared.common.server_outages.outages_extending_deadlines();
+        let enforced_until = shared.common.server_outages.deadlines_enforced_until(now);
         let transition = {
             let cache = shared.cache.read();
             let round_trips =

@@ -57,7 +57,7 @@ pub struct ReportResultAnswer {
     /// State of the match's reports.
     pub state: ReportState,
     /// The same result was reported before.
-    pub is_replay: bool,
+    pub is_repeated_report: bool,
     /// Rating changes that the reporter may see, by player key.
     pub rating_changes: Vec<(UserKey, RatingUpdate)>,
 }
@@ -125,7 +125,7 @@ pub struct RatingView {
     /// Category of the stored rating, from 1; `None` without categories.
     pub category: Option<u16>,
     /// Leaderboard rank, 0 for the best; `None` if not ranked.
-    pub leaderboard_rank: Option<usize>,
+    pub leaderboard_index: Option<usize>,
     /// Satisfaction statistics of the user.
     pub satisfaction: UserSatisfactionStatistics,
 }
@@ -134,7 +134,7 @@ pub struct RatingView {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LeaderboardRange {
     /// From a rank, 0 for the best.
-    FromRank(usize),
+    FromIndex(usize),
     /// After the last entry of another page, at its current position.
     AfterEntry(LeaderboardEntry),
     /// A user, with this many entries on either side.

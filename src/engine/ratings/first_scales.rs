@@ -27,7 +27,7 @@ pub(crate) async fn record_first_scales(
     current.sort_unstable();
     {
         let ratings = ratings.lock();
-        current.retain(|keys| !ratings.compared_scales.contains(keys));
+        current.retain(|keys| !ratings.scales_compared_with_first.contains(keys));
     }
     if current.is_empty() {
         return Ok(());
@@ -35,7 +35,7 @@ pub(crate) async fn record_first_scales(
     let recorded = store.record_first_scales(&current).await?;
     let mut ratings = ratings.lock();
     ratings.first_scales.extend(recorded.into_iter().map(|first| (first.set_id, first)));
-    ratings.compared_scales.extend(current);
+    ratings.scales_compared_with_first.extend(current);
     Ok(())
 }
 
@@ -62,8 +62,9 @@ pub(crate) fn with_rating_defaults_of_sets<F: Clone>(
     ratings: &RatingCache,
     rulesets: &[(F, Arc<Ruleset>)],
 ) -> Vec<(F, Arc<Ruleset>)> {
-    let keeps_former =
-        |set_id: SetId| ratings.first_scales.get(&set_id).is_some_and(|first| first.defaults == RatingDefaults::Former);
+    let keeps_former = |set_id: SetId| {
+        ratings.first_scales.get(&set_id).is_some_and(|first| first.defaults_version == RatingDefaults::Former)
+    };
     let pool_of = |ruleset: &Ruleset| ruleset.rating_pool.clone();
     let former_of =
         |ruleset: &Arc<Ruleset>| ruleset.with_former_rating_defaults().map_or(Arc::clone(ruleset), Arc::new);

@@ -22,7 +22,7 @@ impl RatingCache {
     /// Removes ratings.
     pub(crate) fn remove(&mut self, ratings: &[(UserKey, RatingKey)]) {
         for (user, key) in ratings {
-            if let Some(group) = self.groups.get_mut(key) {
+            if let Some(group) = self.ratings_by_key.get_mut(key) {
                 group.remove(*user);
                 self.changes.record(*key, *user);
             }
@@ -32,7 +32,7 @@ impl RatingCache {
     /// Removes the ratings of a user that are not among `rows`, all ratings of the user. Returns whether there were any.
     pub(crate) fn remove_unlisted_of(&mut self, user: UserKey, rows: &[RatingRow]) -> bool {
         let mut has_removed = false;
-        for (key, group) in &mut self.groups {
+        for (key, group) in &mut self.ratings_by_key {
             let is_listed = || rows.iter().any(|row| row.user == user && row.key == *key);
             if group.rows.contains_key(&user) && !is_listed() {
                 has_removed |= group.remove(user);
@@ -45,13 +45,13 @@ impl RatingCache {
     /// Removes the ratings that are not among `rows`, all ratings as of some time, and that this server has not written since
     /// `newer_than`.
     pub(crate) fn remove_unlisted_older_than(&mut self, rows: &[RatingRow], newer_than: UnixMs) {
-        let known: usize = self.groups.values().map(|group| group.rows.len()).sum();
+        let known: usize = self.ratings_by_key.values().map(|group| group.rows.len()).sum();
         if known == rows.len() {
             return;
         }
         let mut kept: HashSet<(RatingKey, UserKey)> = rows.iter().map(|row| (row.key, row.user)).collect();
         kept.extend(self.own_writes.iter().filter(|(at, ..)| newer_than <= *at).map(|(_, key, user)| (*key, *user)));
-        for (key, group) in &mut self.groups {
+        for (key, group) in &mut self.ratings_by_key {
             let unlisted: Vec<UserKey> =
                 group.rows.keys().copied().filter(|user| !kept.contains(&(*key, *user))).collect();
             for user in unlisted {
@@ -64,14 +64,14 @@ impl RatingCache {
     /// Ratings of a user.
     pub(crate) fn ratings_of(&self, user: UserKey) -> Vec<RatingRow> {
         let mut rows: Vec<RatingRow> =
-            self.groups.values().filter_map(|group| group.rows.get(&user)).copied().collect();
+            self.ratings_by_key.values().filter_map(|group| group.rows.get(&user)).copied().collect();
         rows.sort_unstable_by_key(|row| row.key);
         rows
     }
 
     /// At most `max` ratings whose last rated match was before a time.
     pub(crate) fn last_rated_before(&self, before: UnixMs, max: usize) -> Vec<(UserKey, RatingKey)> {
-        let rows = self.groups.values().flat_map(|group| group.rows.values());
+        let rows = self.ratings_by_key.values().flat_map(|group| group.rows.values());
         rows.filter(|row| row.last_match_at < before).take(max).map(|row| (row.user, row.key)).collect()
     }
 }

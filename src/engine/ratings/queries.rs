@@ -25,7 +25,7 @@ impl RatingCache {
             stored,
             spec.skill_at_with_activity(stored, now, self.match_activity_of_all_users(*key)),
         );
-        RatingView { leaderboard_rank: Some(rank), satisfaction: row.satisfaction, ..view }
+        RatingView { leaderboard_index: Some(rank), satisfaction: row.satisfaction, ..view }
     }
 
     /// Page of a leaderboard. Empty around a user who is not on it.
@@ -35,15 +35,15 @@ impl RatingCache {
             LeaderboardRange::AroundUser(user, _) => {
                 self.rating_row(*key, user).map(|row| leaderboard_entry(row, spec.z))
             }
-            LeaderboardRange::FromRank(_) | LeaderboardRange::AfterEntry(_) => None,
+            LeaderboardRange::FromIndex(_) | LeaderboardRange::AfterEntry(_) => None,
         };
         let leaderboard = self.leaderboard(rating);
         let total_entries = leaderboard.len();
         let (first_rank, max_entries) = match query.range {
-            LeaderboardRange::FromRank(rank) => (rank, query.max_entries),
+            LeaderboardRange::FromIndex(rank) => (rank, query.max_entries),
             LeaderboardRange::AfterEntry(last) => {
                 let rank = leaderboard.index_of(&last);
-                (first_rank_of_next_page(rank, leaderboard.iter_from(rank).next(), last), query.max_entries)
+                (first_index_of_next_page(rank, leaderboard.iter_from(rank).next(), last), query.max_entries)
             }
             LeaderboardRange::AroundUser(_, neighbors) => match own_entry.map(|entry| leaderboard.index_of(&entry)) {
                 None => (total_entries, 0),
@@ -57,7 +57,7 @@ impl RatingCache {
         let has_more = ranked.last().is_some_and(|(rank, _)| rank + 1 < total_entries);
         let view = |(rank, entry): (usize, LeaderboardEntry)| {
             let stored = self.rating_row(*key, entry.user)?.skill();
-            Some((rank, entry, RatingView { leaderboard_rank: Some(rank), ..view_of_skill(spec, stored, stored) }))
+            Some((rank, entry, RatingView { leaderboard_index: Some(rank), ..view_of_skill(spec, stored, stored) }))
         };
         LeaderboardPage { entries: ranked.into_iter().filter_map(view).collect(), total_entries, has_more }
     }
@@ -74,7 +74,7 @@ impl RatingCache {
 }
 
 /// Rank after `last`, which is still at `rank` or has moved away.
-fn first_rank_of_next_page(rank: usize, at_rank: Option<(usize, LeaderboardEntry)>, last: LeaderboardEntry) -> usize {
+fn first_index_of_next_page(rank: usize, at_rank: Option<(usize, LeaderboardEntry)>, last: LeaderboardEntry) -> usize {
     match at_rank {
         Some((_, current))
             if current.user == last.user
@@ -94,7 +94,7 @@ fn view_of_skill(spec: &RatingSpec, stored: Skill, skill: Skill) -> RatingView {
         interval_95: spec.confidence_interval_95(skill.estimate),
         is_provisional: spec.is_provisional(&stored),
         category: spec.categories.map(|categories| categories.category_of(stored.estimate.rating)),
-        leaderboard_rank: None,
+        leaderboard_index: None,
         satisfaction: UserSatisfactionStatistics::default(),
     }
 }

@@ -34,9 +34,9 @@ pub(super) fn list_rulesets(
         loaded_at,
         problems: Vec::new(),
         ratings: ratings_of(ruleset),
-        ends_in_ms: None,
+        retires_in_ms: None,
         live_tickets: 0,
-        live_matches: usage.live_matches.get(&(ruleset.set_id, ruleset.hash)).copied().unwrap_or(0),
+        live_matches: usage.live_match_count_by_ruleset.get(&(ruleset.set_id, ruleset.hash)).copied().unwrap_or(0),
     };
     for set_id in sets {
         if let Some(current) = state.active.get(&set_id) {
@@ -54,7 +54,7 @@ pub(super) fn list_rulesets(
             listings.push(RulesetListing {
                 file_name: file_name(&retiring.file),
                 is_current: true,
-                ends_in_ms: Some(retiring.ends_at.ms_since(now)),
+                retires_in_ms: Some(retiring.ends_at.ms_since(now)),
                 live_tickets: usage.waiting_ticket_count_of_set(set_id),
                 ..listing(&retiring.ruleset, retiring.loaded_at)
             });

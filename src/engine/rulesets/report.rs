@@ -70,7 +70,7 @@ pub struct RulesetListing {
     /// Ratings that it uses, or would use again; `None` without a rating system.
     pub ratings: Option<RatingListing>,
     /// Time until the waiting tickets of the set end, milliseconds; `None` unless the set is being retired.
-    pub ends_in_ms: Option<u64>,
+    pub retires_in_ms: Option<u64>,
     /// Waiting tickets of the set; 0 unless the ruleset is in force.
     pub live_tickets: u32,
     /// Matches under this ruleset that have not ended.

@@ -20,7 +20,7 @@ use crate::engine::queues::queue_engine::ruleset_use::RulesetUsage;
 use crate::engine::rulesets::activator::RulesetActivator;
 use crate::engine::rulesets::report::RetiredSetCounts;
 use crate::engine::rulesets::stored_copies::{
-    CopyRetention, ParsedCopies, keep_rulesets_of_matches, merge_copies, reported_ruleset, reported_rulesets,
+    ParsedCopies, RulesetRetention, keep_rulesets_of_matches, merge_copies, ruleset_to_report, rulesets_to_report,
 };
 use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
@@ -75,13 +75,13 @@ pub(crate) struct SyncState {
 pub(crate) async fn load_copies_at_start(common: &Common) -> Result<SyncState, StoreError> {
     let mut state = SyncState::default();
     let copies = retry_at_startup("report rulesets", async || {
-        let (active, _) = reported_rulesets(&common.rulesets.snapshot());
+        let (active, _) = rulesets_to_report(&common.rulesets.snapshot());
         let report = RulesetReport { active, now: common.clock.now(), ..RulesetReport::default() };
         common.store.apply_ruleset_report(&report).await
     })
     .await?;
     state.parsed.update(&copies, &common.rulesets.snapshot());
-    let retention = copy_retention(common);
+    let retention = ruleset_retention(common);
     let now = common.clock.now();
     common.rulesets.update_state(|catalog| {
         merge_copies(catalog, &copies, &state.parsed, (None, &BTreeSet::new()), retention, now);
@@ -100,8 +100,8 @@ pub(crate) fn removal_grace_ms(common: &Common) -> u64 {
     if common.store_health.is_some() { configured.max(SHARED_REMOVAL_GRACE_MIN_MS) } else { configured }
 }
 
-fn copy_retention(common: &Common) -> CopyRetention {
-    CopyRetention {
+fn ruleset_retention(common: &Common) -> RulesetRetention {
+    RulesetRetention {
         removal_grace_ms: removal_grace_ms(common),
         keep_retired_ms: common.settings.retired_ruleset_retention_ms,
     }
@@ -163,10 +163,10 @@ impl RulesetStoreSync {
     pub(crate) async fn write_copies(&self, rulesets: &[(PathBuf, Arc<Ruleset>)]) {
         let now = self.common.clock.now();
         // The rulesets until now were active until now, so their copies are not purged yet.
-        let (until_now, _) = reported_rulesets(&self.common.rulesets.snapshot());
+        let (until_now, _) = rulesets_to_report(&self.common.rulesets.snapshot());
         let before =
             RulesetReport { active: until_now, now: UnixMs(now.0.saturating_sub(1)), ..RulesetReport::default() };
-        let active = rulesets.iter().map(|(file, ruleset)| reported_ruleset(file, ruleset)).collect();
+        let active = rulesets.iter().map(|(file, ruleset)| ruleset_to_report(file, ruleset)).collect();
         let report = RulesetReport { active, now, ..RulesetReport::default() };
         let store = &self.common.store;
         let written = match store.apply_ruleset_report(&before).await {
@@ -206,12 +206,13 @@ impl RulesetStoreSync {
         // Tickets before copies: if a set is retired in the copies read afterwards, it was when these tickets waited.
         let usage = self.queues.ruleset_usage();
         let catalog = self.common.rulesets.snapshot();
-        let inactive_sets = usage.waiting_tickets.keys().filter(|set_id| !catalog.active.contains_key(set_id));
+        let inactive_sets =
+            usage.waiting_ticket_count_by_set.keys().filter(|set_id| !catalog.active.contains_key(set_id));
         let waiting = self.queues.waiting_tickets_of_sets(&inactive_sets.copied().collect(), ENDED_TICKETS_MAX);
         let wanted = std::mem::take(&mut *self.common.wanted_rulesets.lock());
         let is_purge_due = state.purged_at.is_none_or(|time| time + PURGE_INTERVAL <= Instant::now());
         let now = self.common.clock.now();
-        let (active, removed) = reported_rulesets(&catalog);
+        let (active, removed) = rulesets_to_report(&catalog);
         let report = RulesetReport {
             active,
             removed,
@@ -222,9 +223,9 @@ impl RulesetStoreSync {
         self.report_and_merge_copies(state, &report, &usage, &wanted).await?;
         (state.reported_at, state.purged_at) =
             (Some(Instant::now()), if is_purge_due { Some(Instant::now()) } else { state.purged_at });
-        let ended_sets = self.sets_to_retire(state, &usage, now);
-        if !ended_sets.is_empty() {
-            self.retire_sets(state, ended_sets, &usage).await?;
+        let sets_to_retire = self.sets_to_retire(state, &usage, now);
+        if !sets_to_retire.is_empty() {
+            self.retire_sets(state, sets_to_retire, &usage).await?;
         }
         self.end_tickets_without_ruleset(waiting).await;
         self.common
@@ -248,8 +249,8 @@ impl RulesetStoreSync {
     ) -> Result<(), StoreError> {
         let copies = self.common.store.apply_ruleset_report(report).await?;
         state.parsed.update(&copies, &self.common.rulesets.snapshot());
-        let live: BTreeSet<RulesetKey> = usage.live_matches.keys().copied().collect();
-        let retention = copy_retention(&self.common);
+        let live: BTreeSet<RulesetKey> = usage.live_match_count_by_ruleset.keys().copied().collect();
+        let retention = ruleset_retention(&self.common);
         let merge = |catalog: &mut CatalogState| {
             merge_copies(catalog, &copies, &state.parsed, (Some(&live), wanted), retention, report.now);
         };
@@ -259,7 +260,8 @@ impl RulesetStoreSync {
             Err(_) => return Err(StoreError::Unavailable("the indexes of rulesets could not be changed".into())),
         }
         for (set_id, hash) in self.common.rulesets.snapshot().unavailable.difference(&before.unavailable) {
-            let (live_matches, hash_value) = (usage.live_matches.get(&(*set_id, *hash)).copied().unwrap_or(0), hash.0);
+            let (live_matches, hash_value) =
+                (usage.live_match_count_by_ruleset.get(&(*set_id, *hash)).copied().unwrap_or(0), hash.0);
             tracing::error!(%set_id, hash = hash_value, live_matches, "ruleset of matches not found in the store");
         }
         state.copies = copies;
@@ -278,10 +280,9 @@ impl RulesetStoreSync {
         // Another server may still have the set active.
         let is_reported = |set_id: SetId| {
             self.common.store_health.is_some()
-                && state
-                    .copies
-                    .iter()
-                    .any(|copy| copy.set_id == set_id && now.ms_since(copy.active_at) < SHARED_REMOVAL_GRACE_MIN_MS)
+                && state.copies.iter().any(|copy| {
+                    copy.set_id == set_id && now.ms_since(copy.last_active_at) < SHARED_REMOVAL_GRACE_MIN_MS
+                })
         };
         let has_retired_file = |set_id: SetId| {
             catalog.retired_files.contains_key(&set_id)
@@ -297,14 +298,14 @@ impl RulesetStoreSync {
     async fn retire_sets(
         &self,
         state: &mut SyncState,
-        ended_sets: Vec<SetId>,
+        sets_to_retire: Vec<SetId>,
         usage: &RulesetUsage,
     ) -> Result<(), StoreError> {
-        let (active, _) = reported_rulesets(&self.common.rulesets.snapshot());
+        let (active, _) = rulesets_to_report(&self.common.rulesets.snapshot());
         let now = self.common.clock.now();
-        let report = RulesetReport { active, ended_sets: ended_sets.clone(), now, ..RulesetReport::default() };
+        let report = RulesetReport { active, sets_to_retire: sets_to_retire.clone(), now, ..RulesetReport::default() };
         self.report_and_merge_copies(state, &report, usage, &BTreeSet::new()).await?;
-        for set_id in ended_sets {
+        for set_id in sets_to_retire {
             let (live_tickets, live_matches) =
                 (usage.waiting_ticket_count_of_set(set_id), usage.live_match_count_of_set(set_id));
             tracing::warn!(%set_id, live_tickets, live_matches, "removal grace period of a set ended");
@@ -323,7 +324,7 @@ impl RulesetStoreSync {
     /// Purges retired rulesets past their retention. Those that matches still use are kept as copies.
     pub(crate) async fn purge_retired_rulesets(&self) -> Result<(), EngineError> {
         let now = self.common.clock.now();
-        let live: BTreeSet<RulesetKey> = self.queues.ruleset_usage().live_matches.into_keys().collect();
+        let live: BTreeSet<RulesetKey> = self.queues.ruleset_usage().live_match_count_by_ruleset.into_keys().collect();
         self.activator
             .change_catalog(|catalog| {
                 let before: Vec<Arc<Ruleset>> = catalog.retired.iter().map(|old| Arc::clone(&old.ruleset)).collect();
@@ -349,7 +350,8 @@ impl RulesetStoreSync {
             return Err(refuse(RetireObstacle::ActiveHere));
         }
         let Some(retiring) = catalog.retiring.get(&set_id) else { return Err(EngineError::UnknownSet(set_id)) };
-        let is_active_elsewhere = |copy: &RulesetCopy| copy.set_id == set_id && retiring.noticed_at < copy.active_at;
+        let is_active_elsewhere =
+            |copy: &RulesetCopy| copy.set_id == set_id && retiring.noticed_at < copy.last_active_at;
         if self.common.store_health.is_some() && state.copies.iter().any(is_active_elsewhere) {
             return Err(refuse(RetireObstacle::ActiveElsewhere));
         }

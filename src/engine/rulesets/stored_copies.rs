@@ -17,7 +17,7 @@ const UNAVAILABLE_RULESETS_MAX: usize = 1_024;
 
 /// Durations of a merge, milliseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CopyRetention {
+pub(crate) struct RulesetRetention {
     /// Time for which the ruleset of a removed file stays in force; 0: it ends at once.
     pub(crate) removal_grace_ms: u64,
     /// Time for which a retired ruleset is found by its hash.
@@ -71,14 +71,14 @@ fn parse_copy(copy: &RulesetCopy) -> Result<Ruleset, String> {
 }
 
 /// Report of the active rulesets, and of those of retiring sets.
-pub(crate) fn reported_rulesets(state: &CatalogState) -> (Vec<ReportedRuleset>, Vec<ReportedRuleset>) {
-    let active = state.active.values().map(|active| reported_ruleset(&active.file, &active.ruleset));
-    let removed = state.retiring.values().map(|retiring| reported_ruleset(&retiring.file, &retiring.ruleset));
+pub(crate) fn rulesets_to_report(state: &CatalogState) -> (Vec<ReportedRuleset>, Vec<ReportedRuleset>) {
+    let active = state.active.values().map(|active| ruleset_to_report(&active.file, &active.ruleset));
+    let removed = state.retiring.values().map(|retiring| ruleset_to_report(&retiring.file, &retiring.ruleset));
     (active.collect(), removed.collect())
 }
 
 /// Report of one ruleset.
-pub(crate) fn reported_ruleset(file: &std::path::Path, ruleset: &Ruleset) -> ReportedRuleset {
+pub(crate) fn ruleset_to_report(file: &std::path::Path, ruleset: &Ruleset) -> ReportedRuleset {
     ReportedRuleset {
         set_id: ruleset.set_id,
         hash: ruleset.hash,
@@ -94,7 +94,7 @@ pub(crate) fn merge_copies(
     copies: &[RulesetCopy],
     parsed: &ParsedCopies,
     (live, wanted): (Option<&BTreeSet<RulesetKey>>, &BTreeSet<RulesetKey>),
-    retention: CopyRetention,
+    retention: RulesetRetention,
     now: UnixMs,
 ) {
     state.durable = copies.iter().map(RulesetCopy::key).collect();
@@ -132,13 +132,13 @@ fn merge_retiring_sets(
     state: &mut CatalogState,
     copies: &[RulesetCopy],
     parsed: &ParsedCopies,
-    retention: CopyRetention,
+    retention: RulesetRetention,
     now: UnixMs,
 ) {
     // The ruleset that was active last; of two at the same time, the one that this server knows.
     let rank = |copy: &RulesetCopy| {
         let known = state.retiring.get(&copy.set_id).map(|retiring| retiring.ruleset.hash);
-        (copy.active_at, known == Some(copy.hash))
+        (copy.last_active_at, known == Some(copy.hash))
     };
     let mut latest: BTreeMap<SetId, &RulesetCopy> = BTreeMap::new();
     for copy in copies {
@@ -151,7 +151,7 @@ fn merge_retiring_sets(
         if state.active.contains_key(&set_id) {
             continue;
         }
-        if copy.ended_at.is_some() || retention.removal_grace_ms == 0 {
+        if copy.set_retired_at.is_some() || retention.removal_grace_ms == 0 {
             state.end_grace_period(set_id, now, now.plus_ms(retention.keep_retired_ms));
             continue;
         }
@@ -159,7 +159,7 @@ fn merge_retiring_sets(
         let Some(ruleset) = parsed.valid.get(&copy.key()).or_else(|| known.map(|known| &known.ruleset)) else {
             continue;
         };
-        let removed_at = copy.removed_at.unwrap_or(now);
+        let removed_at = copy.file_removed_at.unwrap_or(now);
         let retiring = RetiringRuleset {
             file: known.map_or_else(|| PathBuf::from(&copy.file_name), |known| known.file.clone()),
             ruleset: Arc::clone(ruleset),

@@ -22,12 +22,12 @@ const METRIC_SERIES_MAX: usize = 1_024;
 const PENDING_ROWS_MAX: usize = 100_000;
 
 /// Row of a count: hour, key and bucket, in the order of the store's rows.
-type PendingRow = (UnixMs, StatisticKey, usize);
+type PendingRowKey = (UnixMs, StatisticKey, usize);
 
 /// Counts to add to the store.
 #[derive(Debug, Default)]
 pub(super) struct PendingCounts {
-    rows: BTreeMap<PendingRow, (u64, f64)>,
+    rows: BTreeMap<PendingRowKey, (u64, f64)>,
     sets: BTreeSet<SetId>,
     hour: UnixMs,
     keys_of_hour: BTreeSet<StatisticKey>,
@@ -79,7 +79,7 @@ impl PendingCounts {
         while increments.len() < limit
             && let Some(((hour, key, bucket), (count, sum))) = self.rows.pop_first()
         {
-            increments.push(StatisticIncrement { hour, key, bucket, count, sum });
+            increments.push(StatisticIncrement { hour_start: hour, key, bucket, count, sum });
         }
         increments
     }
@@ -118,7 +118,7 @@ mod tests {
             pending.add(sample(1, value, at), &metrics);
         }
         let taken = pending.take(2);
-        let rows: Vec<_> = taken.iter().map(|row| (row.hour.0, row.bucket, row.count, row.sum)).collect();
+        let rows: Vec<_> = taken.iter().map(|row| (row.hour_start.0, row.bucket, row.count, row.sum)).collect();
         assert_eq!(rows, [(0, 0, 2, 1_200.0), (0, 1, 1, 1_500.0)]);
         assert_eq!(taken[0].key.party_size, PartySizeClass::One);
         assert_eq!(pending.take(2).len(), 1);

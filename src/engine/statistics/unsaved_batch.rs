@@ -5,13 +5,13 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::domain::time::UnixMs;
 use crate::engine::statistics::pending_counts::PendingCounts;
-use crate::store::statistics::{STATISTICS_BATCH_MAX, STATISTICS_HOUR_MS, StatisticsBatch};
+use crate::store::statistics::{STATISTICS_HOUR_MS, STATISTICS_INCREMENTS_PER_BATCH_MAX, StatisticsBatch};
 
 /// The next batch, which is repeated with its number until the store has it, and the numbers of batches.
 #[derive(Debug, Default)]
 pub(super) struct UnsavedBatch {
     /// Random id of this process; drawn with the first batch.
-    writer: Option<[u8; 16]>,
+    writer_id: Option<[u8; 16]>,
     last_number: u64,
     batch: Option<StatisticsBatch>,
     /// Time of the last purge, or of the first call.
@@ -31,7 +31,7 @@ impl UnsavedBatch {
     ) -> Option<&StatisticsBatch> {
         if self.batch.is_none() {
             let now = clock.now();
-            let increments = pending.lock().take(STATISTICS_BATCH_MAX);
+            let increments = pending.lock().take(STATISTICS_INCREMENTS_PER_BATCH_MAX);
             let since_purge_ms = now.ms_since(*self.purged_at.get_or_insert(now));
             let must_purge = may_purge && (self.must_continue_purge || STATISTICS_HOUR_MS <= since_purge_ms);
             if increments.is_empty() && !must_purge {
@@ -41,7 +41,7 @@ impl UnsavedBatch {
             if purges {
                 self.purged_at = Some(now);
             }
-            let writer = *self.writer.get_or_insert_with(|| clock.random_bytes());
+            let writer = *self.writer_id.get_or_insert_with(|| clock.random_bytes());
             self.last_number += 1;
             self.batch = Some(StatisticsBatch { writer, number: self.last_number, increments, purges, now });
         }

@@ -54,7 +54,7 @@ impl UnsettledReservation {
 /// Unsettled reservations that this server made.
 #[derive(Debug, Default)]
 pub(super) struct UnsettledReservations {
-    seats: Mutex<HashMap<ReservationId, UnsettledReservation, BuildIdHasher>>,
+    reservations: Mutex<HashMap<ReservationId, UnsettledReservation, BuildIdHasher>>,
     /// Number of seats, so that servers without any need no lock.
     count: AtomicUsize,
     /// Reservations that were dropped since the last call of `forget_expired`.
@@ -64,7 +64,7 @@ pub(super) struct UnsettledReservations {
 impl UnsettledReservations {
     /// Adds a reservation.
     pub(super) fn insert(&self, id: ReservationId, seat: UnsettledReservation) {
-        let mut seats = self.seats.lock();
+        let mut seats = self.reservations.lock();
         if seats.len() < RESERVATIONS_MAX {
             seats.insert(id, seat);
         } else {
@@ -78,7 +78,7 @@ impl UnsettledReservations {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mut seats = self.seats.lock();
+        let mut seats = self.reservations.lock();
         let taken = seats.remove(&id);
         self.count.store(seats.len(), Ordering::Release);
         taken
@@ -89,7 +89,7 @@ impl UnsettledReservations {
         if self.count.load(Ordering::Acquire) == 0 {
             return 0;
         }
-        let mut seats = self.seats.lock();
+        let mut seats = self.reservations.lock();
         seats.retain(|_, seat| now < seat.deadline.plus_ms(LATE_CONFIRMATION_GRACE_MS));
         self.count.store(seats.len(), Ordering::Release);
         self.dropped.swap(0, Ordering::Relaxed)

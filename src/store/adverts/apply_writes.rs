@@ -35,7 +35,7 @@ pub(in crate::store) struct AdvertRowState {
     /// Advertisement in the store, if the batch erases a user from it.
     pub(in crate::store) stored_advertisement: Option<Arc<Advertisement>>,
     /// `new_advertisement` is the stored one without a user, not a publication.
-    pub(in crate::store) is_erased: bool,
+    pub(in crate::store) is_erasure_rewrite: bool,
     /// Inserted by this batch. A row that the store has under this id is an older, removed one.
     pub(in crate::store) created_in_batch: bool,
     /// Reservations in it, as keys of [`AdvertRows::reservations`].
@@ -172,7 +172,7 @@ impl AdvertRows {
             version,
             new_advertisement: None,
             stored_advertisement: None,
-            is_erased: false,
+            is_erasure_rewrite: false,
             created_in_batch: false,
             reservation_ids: BTreeSet::new(),
             owner,
@@ -225,7 +225,7 @@ impl AdvertRows {
                 row.expires_at = expires_at;
                 row.join_seats = join_seats;
                 row.new_advertisement = Some(Arc::clone(advertisement));
-                row.is_erased = false;
+                row.is_erasure_rewrite = false;
                 WriteOutcome::Published { created: false, advertised_since: row.advertised_since, replaced: Vec::new() }
             }
             None => {
@@ -244,7 +244,7 @@ impl AdvertRows {
                     version: AdvertVersion::default(),
                     new_advertisement: Some(Arc::clone(advertisement)),
                     stored_advertisement: None,
-                    is_erased: false,
+                    is_erasure_rewrite: false,
                     created_in_batch: true,
                     reservation_ids: BTreeSet::new(),
                     owner,
@@ -282,7 +282,7 @@ impl AdvertRows {
                 }
                 for id in &replaced {
                     self.remove_advertisement(*id);
-                    if fail_point_leaves_no_tombstone() {
+                    if fail_point_replaces_without_tombstone() {
                         continue;
                     }
                     let until = self.tombstones.entry(*id).or_default();
@@ -306,7 +306,8 @@ impl AdvertRows {
         };
         let is_live = |id: ReservationId| self.reservations.get(&id).filter(|found| occupies_seats(found, now));
         let all = self.owned.reservations_of_account(owner.client);
-        let mut live: Vec<_> = all.filter_map(|(id, is_client)| Some((is_live(id)?.deadline, id, is_client))).collect();
+        let mut live: Vec<_> =
+            all.filter_map(|(id, is_client)| Some((is_live(id)?.expires_or_purge_at, id, is_client))).collect();
         live.sort_unstable();
         let replaced = oldest_to_make_room_for_one(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
         let of_party = self.owned.reservations_of_party(owner.party).filter(|id| is_live(*id).is_some());
@@ -315,10 +316,10 @@ impl AdvertRows {
 
     fn reserve_seats(&mut self, wanted: &Reservation, limit: Option<ReservationLimit>, now: UnixMs) -> WriteOutcome {
         if let Some(stored) = self.reservations.get(&wanted.id) {
-            let is_replay =
+            let is_retry =
                 stored.request_digest == wanted.request_digest && stored.advertisement_id == wanted.advertisement_id;
-            return if is_replay {
-                WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay, replaced: Vec::new() }
+            return if is_retry {
+                WriteOutcome::SeatsReserved { reservation: stored.clone(), is_retry, replaced: Vec::new() }
             } else {
                 WriteOutcome::IdempotencyKeyReused
             };
@@ -334,14 +335,14 @@ impl AdvertRows {
             return WriteOutcome::NotEnoughSeats { open_seats };
         }
         if count >= RESERVATIONS_PER_ADVERTISEMENT_MAX {
-            return WriteOutcome::TooManyReservations;
+            return WriteOutcome::TooManyReservationsInAdvert;
         }
-        let purge_at = limit.map_or(now, |limit| limit.purge_at);
+        let purge_at = limit.map_or(now, |limit| limit.replaced_purge_at);
         let replaced =
             to_replace.into_iter().filter_map(|id| Some((self.end_reservation(id, purge_at)?, id))).collect();
         let reservation = Reservation { state: ReservationState::Held, ..wanted.clone() };
         self.add_reservation(reservation.clone());
-        WriteOutcome::SeatsReserved { reservation, is_replay: false, replaced }
+        WriteOutcome::SeatsReserved { reservation, is_retry: false, replaced }
     }
 
     /// Applies [`AdvertWrite::EraseUser`].
@@ -358,7 +359,7 @@ impl AdvertRows {
         let erased = known.and_then(|known| replacement.erase_from_advertisement(known));
         let was_in_advertisement = erased.is_some();
         if let Some(erased) = erased {
-            row.is_erased |= row.new_advertisement.is_none();
+            row.is_erasure_rewrite |= row.new_advertisement.is_none();
             // It could be computed from the accounts of the players.
             row.create_digest = row.create_digest.map(|_| *replacement.key.as_bytes());
             row.new_advertisement = Some(Arc::new(erased));
@@ -383,7 +384,7 @@ impl AdvertRows {
         reservation.has_joined = false;
         if reservation.state != ReservationState::Ended {
             reservation.state = ReservationState::Ended;
-            reservation.deadline = purge_at;
+            reservation.expires_or_purge_at = purge_at;
             self.owned.remove_reservation(reservation);
         }
         Some(reservation.advertisement_id)
@@ -393,7 +394,7 @@ impl AdvertRows {
         for id in ids {
             if let Some(reservation) = self.reservation_in_advertisement(advertisement_id, *id)
                 && reservation.state == ReservationState::Held
-                && now < reservation.deadline
+                && now < reservation.expires_or_purge_at
             {
                 reservation.state = ReservationState::Confirmed;
             }
@@ -428,14 +429,14 @@ impl AdvertRows {
 /// Whether a reservation's seats are not open.
 fn occupies_seats(reservation: &Reservation, now: UnixMs) -> bool {
     match reservation.state {
-        ReservationState::Held => now < reservation.deadline,
+        ReservationState::Held => now < reservation.expires_or_purge_at,
         ReservationState::Confirmed => true,
         ReservationState::Ended => false,
     }
 }
 
 /// Whether the fail point is on that lets a replaced advertisement be published again.
-fn fail_point_leaves_no_tombstone() -> bool {
+fn fail_point_replaces_without_tombstone() -> bool {
     fail::fail_point!("leave_no_tombstone", |_| true);
     false
 }

@@ -6,9 +6,11 @@ use crate::store::adverts::{OwnerKey, Reservation, ReservedPartyKey, UserTraces}
 
 impl Reservation {
     /// Whether something in it names the user, or could be computed from the account.
-    pub(in crate::store) fn names(&self, traces: &UserTraces) -> bool {
+    pub(in crate::store) fn names_user(&self, traces: &UserTraces) -> bool {
         self.users.contains(&traces.user)
-            || self.owner.is_some_and(|owner| traces.includes_reserver(owner.client) || owner.party == traces.party)
+            || self
+                .owner
+                .is_some_and(|owner| traces.includes_reserver(owner.client) || owner.party == traces.solo_party)
     }
 
     /// Whether `after`, a later state of this one, differs in columns that only an erasure changes.
@@ -19,7 +21,7 @@ impl Reservation {
     /// Replaces what names the user by `key`, and releases the user's seat unless the reservation has ended. Returns whether
     /// it named the user.
     pub(super) fn erase_user_and_release_seat(&mut self, traces: &UserTraces, key: UserKey, purge_at: UnixMs) -> bool {
-        if !self.names(traces) {
+        if !self.names_user(traces) {
             return false;
         }
         if !self.release_seat(traces.user, purge_at) {

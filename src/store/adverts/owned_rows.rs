@@ -17,7 +17,7 @@ const MAX_RESERVATION_ID: ReservationId = ReservationId::from_bytes([u8::MAX; 16
 pub(in crate::store) struct OwnedRows {
     adverts: BTreeSet<(OwnerKey, AdvertisementId)>,
     /// Expiry of advertisements of which nothing else was read.
-    counted_adverts: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
+    count_only_advert_expiries: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
     /// Reservations that have not ended.
     reservations: BTreeSet<(OwnerKey, ReservationId)>,
     party_reservations: BTreeSet<(ReservedPartyKey, ReservationId)>,
@@ -31,7 +31,7 @@ impl OwnedRows {
     /// Adds an advertisement that counts and that this batch cannot change.
     pub(in crate::store) fn add_count_only_advert(&mut self, owner: OwnerKey, id: AdvertisementId, expires_at: UnixMs) {
         self.adverts.insert((owner, id));
-        self.counted_adverts.insert(id, expires_at);
+        self.count_only_advert_expiries.insert(id, expires_at);
     }
 
     pub(super) fn remove_advert(&mut self, owner: OwnerKey, id: AdvertisementId) {
@@ -61,7 +61,7 @@ impl OwnedRows {
 
     /// Expiry of an advertisement that only counts.
     pub(super) fn expiry_of_count_only_advert(&self, id: AdvertisementId) -> Option<UnixMs> {
-        self.counted_adverts.get(&id).copied()
+        self.count_only_advert_expiries.get(&id).copied()
     }
 
     /// Reservations of the owner's account that have not ended, each with whether it is of the same client.

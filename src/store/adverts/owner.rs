@@ -90,13 +90,13 @@ pub(in crate::store) struct UserTraces {
     /// First and last owner key of reservations that the user made.
     pub(in crate::store) reserver_range: (OwnerKey, OwnerKey),
     /// Party of the user alone.
-    pub(in crate::store) party: ReservedPartyKey,
+    pub(in crate::store) solo_party: ReservedPartyKey,
 }
 
 impl UserTraces {
     pub(in crate::store) fn of_user(user: UserKey) -> Self {
         let reserver_range = OwnerKey::of_reserver(user, None).account_range();
-        Self { user, reserver_range, party: ReservedPartyKey::from_party_users(&[user]) }
+        Self { user, reserver_range, solo_party: ReservedPartyKey::from_party_users(&[user]) }
     }
 
     /// Whether the key is one of the user's clients as an owner of reservations.
@@ -122,7 +122,7 @@ pub struct AdvertOwner {
     /// Limit that applies.
     pub limit: AdvertLimitPolicy,
     /// This server does not know the advertisement yet. A hint: it selects the statements, never the outcome.
-    pub is_new: bool,
+    pub is_new_advert: bool,
 }
 
 /// Limit on the live advertisements of an owner.
@@ -159,7 +159,7 @@ pub struct ReservationLimit {
     /// Maximum numbers.
     pub limit: LimitPerClientAndAccount,
     /// When the replaced ones may be purged.
-    pub purge_at: UnixMs,
+    pub replaced_purge_at: UnixMs,
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(in crate::store) struct BodyToRead {
     #[serde(rename = "l")]
     locality: Option<(f32, f32, f32)>,
     #[serde(rename = "a", default)]
-    attributes: Vec<(Box<str>, JsonValue)>,
+    attributes: Vec<(Box<str>, AttributeValueJson)>,
     #[serde(rename = "r", default)]
     region_latencies: Vec<(Box<str>, f32)>,
     #[serde(rename = "w", default)]
@@ -69,7 +69,7 @@ pub(in crate::store) struct BodyToRead {
     #[serde(rename = "i", default)]
     wishes: Vec<WishJson>,
     #[serde(rename = "pa", default)]
-    player_attributes: Vec<Vec<(Box<str>, JsonValue)>>,
+    player_attributes: Vec<Vec<(Box<str>, AttributeValueJson)>>,
     #[serde(rename = "pr", default)]
     player_roles: Vec<Vec<Box<str>>>,
 }
@@ -271,7 +271,7 @@ impl BodyToRead {
 }
 
 fn decode_player_details(
-    attributes: Option<Vec<(Box<str>, JsonValue)>>,
+    attributes: Option<Vec<(Box<str>, AttributeValueJson)>>,
     wanted_roles: Option<Vec<Box<str>>>,
 ) -> Option<Box<PlayerDetails>> {
     let attributes: Vec<NamedValue> = attributes.into_iter().flatten().map(|(name, value)| (name, value.0)).collect();
@@ -347,7 +347,7 @@ impl<'de> Deserialize<'de> for HexBytes {
 }
 
 /// Attribute value decoded from a JSON number, string, boolean or list of strings.
-struct JsonValue(AttributeValue);
+struct AttributeValueJson(AttributeValue);
 
 /// Attribute value to encode as JSON.
 struct JsonValueToWrite<'a>(&'a AttributeValue);
@@ -363,7 +363,7 @@ impl Serialize for JsonValueToWrite<'_> {
     }
 }
 
-impl<'de> Deserialize<'de> for JsonValue {
+impl<'de> Deserialize<'de> for AttributeValueJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(JsonValueVisitor).map(Self)
     }

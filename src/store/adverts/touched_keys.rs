@@ -75,7 +75,7 @@ pub(in crate::store) fn adds_owned_rows(batch: &[AdvertWrite]) -> bool {
     // An advertisement that the batch removes and publishes again is new, too.
     let removes = batch.iter().any(AdvertWrite::may_remove_advertisement);
     batch.iter().any(|write| match write {
-        AdvertWrite::Publish { owner: Some(owner), .. } => removes || owner.is_new,
+        AdvertWrite::Publish { owner: Some(owner), .. } => removes || owner.is_new_advert,
         AdvertWrite::ReserveSeats { reservation, limit, .. } => reservation.owner.is_some() && limit.is_some(),
         _ => false,
     })

@@ -74,7 +74,7 @@ fn purge_tombstones_and_ended_reservations(rows: &mut AdvertRows, now: UnixMs) {
     rows.tombstones.retain(|_, until| now < *until);
     let AdvertRows { advertisements, reservations, .. } = rows;
     reservations.retain(|id, reservation| {
-        let keep = reservation.state != ReservationState::Ended || now < reservation.deadline;
+        let keep = reservation.state != ReservationState::Ended || now < reservation.expires_or_purge_at;
         if !keep && let Some(row) = advertisements.get_mut(&reservation.advertisement_id) {
             row.reservation_ids.remove(id);
         }

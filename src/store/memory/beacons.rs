@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use async_trait::async_trait;
 
-use crate::store::beacons::{BeaconAnnouncement, BeaconStore, StoredBeacon, may_replace};
+use crate::store::beacons::{BeaconAnnouncement, BeaconStore, StoredBeacon, is_new_or_at_same_place};
 use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
 
@@ -14,7 +14,7 @@ impl BeaconStore for MemoryStore {
         let mut beacons = self.beacons.lock().unwrap_or_else(PoisonError::into_inner);
         let BeaconAnnouncement { beacon, purge_before } = announcement;
         beacons.retain(|_, stored| *purge_before <= stored.announced_at);
-        if may_replace(beacons.get(&beacon.id), beacon) {
+        if is_new_or_at_same_place(beacons.get(&beacon.id), beacon) {
             beacons.insert(beacon.id, beacon.clone());
         }
         Ok(beacons.values().cloned().collect())

@@ -10,12 +10,12 @@ use crate::store::outages::{LivenessReport, OUTAGES_READ_MAX, OutageStore, Serve
 
 #[async_trait]
 impl OutageStore for MemoryStore {
-    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
+    async fn apply_liveness_report(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
         let mut stored = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(alive_at) = report.alive_at {
             stored.servers = vec![ServerSignOfLife::of_only_server(alive_at)];
         }
-        for outage in &report.ended {
+        for outage in &report.ended_outages {
             if stored.outages.iter().all(|existing| existing.from != outage.from) {
                 stored.outages.push(*outage);
             }

@@ -29,7 +29,7 @@ impl MemoryStore {
 
 #[async_trait]
 impl QueueStore for MemoryStore {
-    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
+    async fn purge_and_load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         let mut rows = self.lock_queues();
         rows.purge(now);
         let mut data = StoredQueueData {
@@ -70,8 +70,11 @@ impl QueueStore for MemoryStore {
         Ok(current.iter().map(record).collect())
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
-        Ok(self.lock_queues().user(user))
+    async fn read_tickets_match_and_penalties(
+        &self,
+        user: UserKey,
+    ) -> Result<UserTicketsMatchAndPenalties, StoreError> {
+        Ok(self.lock_queues().tickets_match_and_penalties(user))
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {

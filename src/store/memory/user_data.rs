@@ -25,7 +25,7 @@ impl UserDataStore for MemoryStore {
         let mut ids = if kind == UserRowKind::Advertisement {
             let traces = UserTraces::of_user(user);
             let rows = self.lock_adverts();
-            let named = rows.reservations.values().filter(|reservation| reservation.names(&traces));
+            let named = rows.reservations.values().filter(|reservation| reservation.names_user(&traces));
             let mut ids: BTreeSet<_> = named.map(|reservation| *reservation.advertisement_id.as_bytes()).collect();
             let names = UserKeyReplacement { user, key: UserKey::of_erased(&[0; 16], &[0; 16]) };
             let adverts = rows.advertisements.iter();

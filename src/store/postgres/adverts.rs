@@ -57,7 +57,7 @@ impl Store for PostgresStore {
         if fail_points::cancels_commit_with_client() {
             return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let is_unknown =
             |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
         let refused = (WriteOutcome::UnknownRow, VersionStep::default());
@@ -75,7 +75,7 @@ impl Store for PostgresStore {
     }
 
     async fn purge_tombstones_and_reservations(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let slot = Arc::clone(&self.background_connection);
         let task = tokio::spawn(async move {
             purge_rows(&mut *slot.lock_owned().await, &sql::PURGE_DUE_ROWS, &[sql::PURGE_CHANGES], now).await
@@ -120,7 +120,7 @@ impl Store for PostgresStore {
     }
 
     fn is_format_writable(&self) -> bool {
-        self.writer_gate.is_open()
+        self.writer_version_check.is_open()
     }
 
     async fn close(&self) {

@@ -36,7 +36,7 @@ impl OfferStore for PostgresStore {
         writes: &[OfferWrite],
         now: UnixMs,
     ) -> Result<Vec<Option<StoredOffer>>, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let (slot, mut writes) = (Arc::clone(&self.background_connection), writes.to_vec());
         let order: Vec<MatchId> = writes.iter().map(OfferWrite::match_id).collect();
         writes.sort_unstable_by_key(OfferWrite::match_id);
@@ -60,7 +60,7 @@ async fn apply_writes(
 ) -> Result<Vec<StoredOffer>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let ids: Vec<Uuid> = writes.iter().map(|write| Uuid::from_bytes(*write.match_id().as_bytes())).collect();
-    let stored = read_offers(&mut transaction, &ids).await?;
+    let stored = lock_and_read_offers(&mut transaction, &ids).await?;
     let (mut has_changed, mut has_lost) = (false, false);
     let mut rows = Vec::with_capacity(writes.len());
     for write in writes {
@@ -75,13 +75,13 @@ async fn apply_writes(
             .bind(Uuid::from_bytes(*offer.match_id.as_bytes()))
             .bind(i64::from(offer.number))
             .bind(i64::from(offer.round))
-            .bind(Uuid::from_bytes(*offer.advertisement_id.as_bytes()))
+            .bind(Uuid::from_bytes(*offer.assigned_advertisement_id.as_bytes()))
             .bind(to_ms(offer.answer_by));
         has_lost |= query.execute(&mut *transaction).await?.rows_affected() == 0;
         rows.push(offer);
     }
     if has_lost {
-        rows = read_offers(&mut transaction, &ids).await?;
+        rows = lock_and_read_offers(&mut transaction, &ids).await?;
     }
     if has_changed {
         let due = UnixMs(now.0.saturating_sub(OFFER_RETENTION_MS));
@@ -91,7 +91,7 @@ async fn apply_writes(
     Ok(rows)
 }
 
-async fn read_offers(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<StoredOffer>, sqlx::Error> {
+async fn lock_and_read_offers(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<StoredOffer>, sqlx::Error> {
     let rows = sqlx::query(LOCK_OFFERS).bind(ids.to_vec()).fetch_all(connection).await?;
     rows.iter().map(decode_offer).collect()
 }
@@ -103,7 +103,7 @@ fn decode_offer(row: &PgRow) -> Result<StoredOffer, sqlx::Error> {
         match_id: MatchId::from_bytes(*row.try_get::<Uuid, _>(0)?.as_bytes()),
         number: to_u32(row.try_get(1)?),
         round: to_u32(row.try_get(2)?),
-        advertisement_id: AdvertisementId::from_bytes(*row.try_get::<Uuid, _>(3)?.as_bytes()),
+        assigned_advertisement_id: AdvertisementId::from_bytes(*row.try_get::<Uuid, _>(3)?.as_bytes()),
         answer_by: from_ms(row.try_get(4)?),
     })
 }

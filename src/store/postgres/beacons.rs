@@ -5,7 +5,7 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use crate::store::beacons::{
-    BeaconAnnouncement, BeaconStore, StoredBeacon, decode_beacon, encode_beacon_json, may_replace,
+    BeaconAnnouncement, BeaconStore, StoredBeacon, decode_beacon, encode_beacon_json, is_new_or_at_same_place,
 };
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
@@ -25,7 +25,7 @@ const PURGE_BEACONS: &str = "delete from beacon where announced_at_ms < $1";
 #[async_trait]
 impl BeaconStore for PostgresStore {
     async fn announce_beacon(&self, announcement: &BeaconAnnouncement) -> Result<Vec<StoredBeacon>, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let body = encode_beacon_json(&announcement.beacon.body)?;
         let mut slot = self.background_connection.lock().await;
         query_within!(slot, OPERATION_TIMEOUT, "announcing a beacon", |connection| {
@@ -50,7 +50,7 @@ async fn announce(
     let locked: Option<(i64, i64, String)> =
         sqlx::query_as(LOCK_BEACON).bind(id).fetch_optional(&mut *transaction).await?;
     let stored = locked.and_then(|(id, announced_at_ms, body)| decode_beacon(id, announced_at_ms, &body));
-    if may_replace(stored.as_ref(), beacon) {
+    if is_new_or_at_same_place(stored.as_ref(), beacon) {
         let upsert = sqlx::query(UPSERT_BEACON).bind(id).bind(to_ms(beacon.announced_at)).bind(body);
         upsert.execute(&mut *transaction).await?;
     }

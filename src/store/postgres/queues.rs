@@ -45,12 +45,12 @@ use crate::store::writer_version::STORE_FORMAT_VERSION;
 
 impl PostgresStore {
     /// Reads whether this server may still write, and fails if not.
-    async fn check_min_writer_version(&self, slot: &mut ConnectionSlot) -> Result<(), StoreError> {
+    async fn refresh_and_check_writer_gate(&self, slot: &mut ConnectionSlot) -> Result<(), StoreError> {
         let min_writer_version = query_within!(slot, OPERATION_TIMEOUT, "reading store settings", |connection| {
             open::fetch_min_writer_version(connection)
         })?;
-        self.writer_gate.update(min_writer_version);
-        self.writer_gate.check_may_write()
+        self.writer_version_check.update(min_writer_version);
+        self.writer_version_check.check_may_write()
     }
 
     fn new_queue_feed(&self) -> ChangeFeed<QueueFeedSource> {
@@ -61,7 +61,7 @@ impl PostgresStore {
 
 #[async_trait]
 impl QueueStore for PostgresStore {
-    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
+    async fn purge_and_load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         self.purge_queues(now).await?;
         let batch = self.new_queue_feed().read_snapshot().await?;
         let QueueFeedBatch { tickets, matches, ratings, block_lists, .. } = batch;
@@ -72,7 +72,7 @@ impl QueueStore for PostgresStore {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let is_unknown =
             |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_row_of_newer_server(&self.unknown_rows);
         let commit = |batch: Vec<QueueWrite>| {
@@ -116,7 +116,7 @@ impl QueueStore for PostgresStore {
     }
 
     async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         let recorded = query_within!(slot, OPERATION_TIMEOUT, "recording rating scales", |connection| {
             ratings::record_first_scales(connection, current)
@@ -129,7 +129,10 @@ impl QueueStore for PostgresStore {
         recorded.into_iter().map(|row| decode::decode_first_scale(row).ok_or_else(|| corrupt(row))).collect()
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
+    async fn read_tickets_match_and_penalties(
+        &self,
+        user: UserKey,
+    ) -> Result<UserTicketsMatchAndPenalties, StoreError> {
         let mut slot = self.background_connection.lock().await;
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading a user", |connection| {
             sqlx::query(sql::READ_TICKETS_MATCHES_PENALTIES_OF_USERS)
@@ -141,7 +144,7 @@ impl QueueStore for PostgresStore {
         for row in &rows {
             decode::decode_ticket_match_or_penalty_of_user(row, &mut user_rows)?;
         }
-        Ok(user_rows.user(user))
+        Ok(user_rows.tickets_match_and_penalties(user))
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
@@ -179,7 +182,7 @@ impl QueueStore for PostgresStore {
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let slot = Arc::clone(&self.background_connection);
         let task = tokio::spawn(async move {
             purge_rows(&mut *slot.lock_owned().await, &sql::PURGE_DUE_ROWS, &sql::PURGE_BY_DATABASE_CLOCK, now).await
@@ -193,7 +196,7 @@ impl QueueStore for PostgresStore {
 
     async fn renew_lease_holder(&self, for_ms: u32) -> Result<LiveServers, StoreError> {
         let mut slot = self.lease_connection.lock().await;
-        self.check_min_writer_version(&mut slot).await?;
+        self.refresh_and_check_writer_gate(&mut slot).await?;
         let own_id = self.replica.id.cast_signed();
         let live: Vec<i64> = query_within!(slot, OPERATION_TIMEOUT, "renewing the lease holder", |connection| {
             sqlx::query_scalar(sql::RENEW_LEASE_HOLDER)
@@ -202,15 +205,15 @@ impl QueueStore for PostgresStore {
                 .bind(STORE_FORMAT_VERSION)
                 .fetch_all(&mut *connection)
         })?;
-        let was_live = live.contains(&own_id);
+        let was_this_server_live = live.contains(&own_id);
         let others = live.into_iter().filter(|replica| *replica != own_id).map(i64::cast_unsigned).collect();
-        Ok(LiveServers { was_live, others })
+        Ok(LiveServers { was_this_server_live, others })
     }
 
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let (sets, silos) = sorted_queue_columns(queues);
         let mut slot = self.lease_connection.lock().await;
-        self.check_min_writer_version(&mut slot).await?;
+        self.refresh_and_check_writer_gate(&mut slot).await?;
         let held: Vec<(i64, i64)> = query_within!(slot, OPERATION_TIMEOUT, "acquiring leases", |connection| {
             sqlx::query_as(sql::ACQUIRE_LEASES)
                 .bind(self.replica.id.cast_signed())
@@ -235,7 +238,7 @@ impl QueueStore for PostgresStore {
     async fn release_leases(&self) -> Result<(), StoreError> {
         let mut slot = self.lease_connection.lock().await;
         query_within!(slot, OPERATION_TIMEOUT, "releasing leases", |connection| {
-            sqlx::query(sql::RELEASE_LEASES).bind(self.replica.id.cast_signed()).execute(&mut *connection)
+            sqlx::query(sql::UNREGISTER_SERVER).bind(self.replica.id.cast_signed()).execute(&mut *connection)
         })?;
         Ok(())
     }
@@ -244,7 +247,7 @@ impl QueueStore for PostgresStore {
         &self,
         report: &ConnectedUsersReport,
     ) -> Result<Vec<(QueueKey, u32)>, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let replica = self.replica.id.cast_signed();
         let mut slot = self.background_connection.lock().await;
         let totals = query_within!(slot, OPERATION_TIMEOUT, "reporting connected users", |connection| {

@@ -26,7 +26,7 @@ const UPSERT_COPY: &str = "insert into ruleset_copy \
      on conflict (set_id, hash) do update set file_name = excluded.file_name, source_xml = excluded.source_xml, \
      active_at_ms = excluded.active_at_ms, removed_at_ms = excluded.removed_at_ms, ended_at_ms = excluded.ended_at_ms";
 
-const UPDATE_COPY: &str = "update ruleset_copy set file_name = $1, active_at_ms = $2, removed_at_ms = $3, \
+const UPDATE_COPY_EXCEPT_SOURCE: &str = "update ruleset_copy set file_name = $1, active_at_ms = $2, removed_at_ms = $3, \
      ended_at_ms = $4 where set_id = $5 and hash = $6";
 
 const DELETE_COPY: &str = "delete from ruleset_copy where set_id = $1 and hash = $2";
@@ -39,7 +39,7 @@ const READ_MATCH_RULESETS: &str = "select distinct set_id, (body::jsonb ->> 'h')
 #[async_trait]
 impl RulesetCopyStore for PostgresStore {
     async fn apply_ruleset_report(&self, report: &RulesetReport) -> Result<Vec<RulesetCopy>, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let (slot, report) = (Arc::clone(&self.background_connection), report.clone());
         // In a task of its own: the report is applied even if the caller stops waiting.
         let task = tokio::spawn(async move {
@@ -88,18 +88,18 @@ async fn write_changes(connection: &mut PgConnection, changes: &RulesetCopyChang
             .bind(i64::from(copy.hash.0))
             .bind(&copy.file_name)
             .bind(&*copy.source_xml)
-            .bind(to_ms(copy.active_at))
-            .bind(copy.removed_at.map(to_ms))
-            .bind(copy.ended_at.map(to_ms))
+            .bind(to_ms(copy.last_active_at))
+            .bind(copy.file_removed_at.map(to_ms))
+            .bind(copy.set_retired_at.map(to_ms))
             .execute(&mut *connection)
             .await?;
     }
     for copy in &changes.updated {
-        sqlx::query(UPDATE_COPY)
+        sqlx::query(UPDATE_COPY_EXCEPT_SOURCE)
             .bind(&copy.file_name)
-            .bind(to_ms(copy.active_at))
-            .bind(copy.removed_at.map(to_ms))
-            .bind(copy.ended_at.map(to_ms))
+            .bind(to_ms(copy.last_active_at))
+            .bind(copy.file_removed_at.map(to_ms))
+            .bind(copy.set_retired_at.map(to_ms))
             .bind(i64::from(copy.set_id.0))
             .bind(i64::from(copy.hash.0))
             .execute(&mut *connection)
@@ -121,9 +121,11 @@ async fn read_copies(connection: &mut PgConnection) -> Result<RulesetCopyRows, s
 async fn read_used_rulesets(connection: &mut PgConnection) -> Result<UsedRulesets, sqlx::Error> {
     let sets: Vec<(i64,)> = sqlx::query_as(READ_TICKET_SETS).fetch_all(&mut *connection).await?;
     let rulesets: Vec<(i64, Option<i64>)> = sqlx::query_as(READ_MATCH_RULESETS).fetch_all(connection).await?;
-    let known = rulesets.into_iter().filter_map(|(set, hash)| Some((SetId(to_u32(set)), RulesetHash(to_u32(hash?)))));
+    let known = rulesets
+        .into_iter()
+        .filter_map(|(set, hash)| Some((SetId(to_u32_or_zero(set)), RulesetHash(to_u32_or_zero(hash?)))));
     Ok(UsedRulesets {
-        ticket_sets: sets.into_iter().map(|(set,)| SetId(to_u32(set))).collect(),
+        ticket_sets: sets.into_iter().map(|(set,)| SetId(to_u32_or_zero(set))).collect(),
         match_rulesets: known.collect(),
     })
 }
@@ -131,17 +133,17 @@ async fn read_used_rulesets(connection: &mut PgConnection) -> Result<UsedRuleset
 fn decode_copy(row: &PgRow) -> Result<RulesetCopy, sqlx::Error> {
     let source_xml: String = row.try_get(3)?;
     Ok(RulesetCopy {
-        set_id: SetId(to_u32(row.try_get(0)?)),
-        hash: RulesetHash(to_u32(row.try_get(1)?)),
+        set_id: SetId(to_u32_or_zero(row.try_get(0)?)),
+        hash: RulesetHash(to_u32_or_zero(row.try_get(1)?)),
         file_name: row.try_get(2)?,
         source_xml: Arc::from(source_xml),
-        active_at: from_ms(row.try_get(4)?),
-        removed_at: row.try_get::<Option<i64>, _>(5)?.map(from_ms),
-        ended_at: row.try_get::<Option<i64>, _>(6)?.map(from_ms),
+        last_active_at: from_ms(row.try_get(4)?),
+        file_removed_at: row.try_get::<Option<i64>, _>(5)?.map(from_ms),
+        set_retired_at: row.try_get::<Option<i64>, _>(6)?.map(from_ms),
     })
 }
 
 /// The schema limits the column to this range.
-fn to_u32(number: i64) -> u32 {
+fn to_u32_or_zero(number: i64) -> u32 {
     u32::try_from(number).unwrap_or_default()
 }

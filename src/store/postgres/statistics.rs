@@ -14,8 +14,8 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::rows::to_ms;
 use crate::store::statistics::{
-    KeyColumns, LONG_KEPT_KINDS, STATISTICS_PURGED_MAX, STATISTICS_ROWS_READ_PER_STATEMENT_MAX, StatisticsBatch,
-    StatisticsQuery, StatisticsStore, StatisticsTotals, TotalsBuilder,
+    KeyColumns, LONG_KEPT_KINDS, STATISTICS_ROWS_PURGED_PER_BATCH_MAX, STATISTICS_ROWS_READ_PER_STATEMENT_MAX,
+    StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals, TotalsBuilder,
 };
 
 /// Records the number of a batch. No row changes if the batch was added before.
@@ -46,7 +46,7 @@ const READ_STATISTICS: &str = "select kind, set_id, case when $1 then region els
 #[async_trait]
 impl StatisticsStore for PostgresStore {
     async fn add_statistics(&self, batch: &StatisticsBatch) -> Result<bool, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let mut slot = Arc::clone(&self.background_connection).lock_owned().await;
         let is_new =
             query_within!(slot, OPERATION_TIMEOUT, "adding statistics", |connection| add_batch(connection, batch))?;
@@ -60,7 +60,7 @@ impl StatisticsStore for PostgresStore {
         let mut totals = TotalsBuilder::default();
         for part in query.parts() {
             let mut slot = Arc::clone(&self.background_connection).lock_owned().await;
-            query_within!(slot, OPERATION_TIMEOUT, "reading statistics", |connection| read_totals_of_part(
+            query_within!(slot, OPERATION_TIMEOUT, "reading statistics", |connection| read_totals_of_time_range(
                 &mut totals,
                 (query, part),
                 connection
@@ -91,11 +91,12 @@ async fn purge(connection: &mut PgConnection, batch: &StatisticsBatch) -> Result
         .bind(to_ms(batch.long_retention_cutoff()))
         .bind(to_ms(batch.short_retention_cutoff()))
         .bind(LONG_KEPT_KINDS.to_vec())
-        .bind(STATISTICS_PURGED_MAX);
+        .bind(STATISTICS_ROWS_PURGED_PER_BATCH_MAX);
     let purged = query.execute(&mut *connection).await?.rows_affected();
-    let writers = sqlx::query(PURGE_WRITERS).bind(to_ms(batch.writer_cutoff())).bind(STATISTICS_PURGED_MAX);
+    let writers =
+        sqlx::query(PURGE_WRITERS).bind(to_ms(batch.writer_cutoff())).bind(STATISTICS_ROWS_PURGED_PER_BATCH_MAX);
     writers.execute(connection).await?;
-    Ok(STATISTICS_PURGED_MAX as u64 <= purged)
+    Ok(STATISTICS_ROWS_PURGED_PER_BATCH_MAX as u64 <= purged)
 }
 
 async fn add_increments(connection: &mut PgConnection, batch: &StatisticsBatch) -> Result<(), sqlx::Error> {
@@ -104,7 +105,7 @@ async fn add_increments(connection: &mut PgConnection, batch: &StatisticsBatch) 
     let buckets = increments.iter().map(|increment| i32::try_from(increment.bucket).unwrap_or(i32::MAX));
     let counts = increments.iter().map(|increment| i64::try_from(increment.count).unwrap_or(i64::MAX));
     let query = sqlx::query(ADD_INCREMENTS)
-        .bind(increments.iter().map(|increment| to_ms(increment.hour)).collect::<Vec<_>>())
+        .bind(increments.iter().map(|increment| to_ms(increment.hour_start)).collect::<Vec<_>>())
         .bind(keys.iter().map(|key| key.kind).collect::<Vec<_>>())
         .bind(keys.iter().map(|key| key.set_id).collect::<Vec<_>>())
         .bind(keys.iter().map(|key| key.region.clone()).collect::<Vec<_>>())
@@ -118,7 +119,7 @@ async fn add_increments(connection: &mut PgConnection, batch: &StatisticsBatch) 
 }
 
 /// Adds the totals of a part of the period.
-async fn read_totals_of_part(
+async fn read_totals_of_time_range(
     totals: &mut TotalsBuilder,
     (query, (from, until)): (&StatisticsQuery, (UnixMs, UnixMs)),
     connection: &mut PgConnection,

@@ -13,11 +13,11 @@ pub struct ConnectedUsersReport {
     /// Whether the store first removes all users that the server has listed.
     pub replaces_list: bool,
     /// Users who have connected: keys that differ in each queue, and are the same on all servers.
-    pub connected: Vec<(QueueKey, i64)>,
+    pub newly_connected: Vec<(QueueKey, i64)>,
     /// Users who have disconnected.
-    pub disconnected: Vec<(QueueKey, i64)>,
+    pub newly_disconnected: Vec<(QueueKey, i64)>,
     /// Whether all users of `counts` are now listed. If not, they count beside those of other servers.
     pub is_list_complete: bool,
     /// Queues whose passes the server runs: it counts their distinct users for all servers.
-    pub counted_queues: Vec<QueueKey>,
+    pub queues_to_total: Vec<QueueKey>,
 }

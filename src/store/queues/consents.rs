@@ -41,7 +41,7 @@ impl From<MatchId> for ConsentConsumer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct StoredConsent {
     /// Its taker; `None` if it was revoked before.
-    pub(in crate::store) taken_by: Option<ConsentConsumer>,
+    pub(in crate::store) consumer: Option<ConsentConsumer>,
     pub(in crate::store) is_revoked: bool,
     pub(in crate::store) expires_at: UnixMs,
 }

@@ -17,7 +17,7 @@ pub enum QueueOutcome {
         /// Ticket as stored.
         ticket: StoredTicket,
         /// Whether an earlier call entered the ticket.
-        is_replay: bool,
+        is_retry: bool,
     },
     /// `EnterQueue` was not applied: a user has another ticket in this queue. Or a user has a ticket elsewhere, and
     /// that ticket or this one is exclusive.
@@ -48,8 +48,8 @@ pub enum QueueOutcome {
     },
     /// `EnterQueue` was not applied: the id is in use for another request.
     IdempotencyKeyReused,
-    /// `EnterQueue`, `StartMatch` or `TakeConsents` was not applied: this consent was revoked, or taken by something else.
-    ConsentSpent(ConsentId),
+    /// `EnterQueue`, `StartSessionMatch` or `TakeConsents` was not applied: this consent was revoked, or taken by something else.
+    ConsentUnavailable(ConsentId),
     /// `TakeConsents` was applied, now or earlier.
     ConsentsTaken,
     /// `RevokeConsent` was applied.
@@ -61,9 +61,9 @@ pub enum QueueOutcome {
     BlockListUpdated(StoredBlockList),
     /// `UpdateBlockList` was not applied: the list would be too long.
     BlockListFull,
-    /// `Heartbeat`, `RenewVector` or `Acknowledge` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
+    /// `Heartbeat`, `RenewBeaconVector` or `RecordReadyCheckDelivery` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
     CurrentTicket(StoredTicket),
-    /// `Heartbeat`, `RenewVector`, `Acknowledge` or `EndTicket`: the ticket does not exist.
+    /// `Heartbeat`, `RenewBeaconVector`, `RecordReadyCheckDelivery` or `EndTicket`: the ticket does not exist.
     TicketNotFound,
     /// `ProposeMatch` or `TransitionMatch` was applied.
     MatchWritten {
@@ -72,20 +72,20 @@ pub enum QueueOutcome {
         /// Changed ratings as they are now, in user order.
         ratings: Vec<RatingRow>,
     },
-    /// `StartMatch` was applied, now or by an earlier call.
+    /// `StartSessionMatch` was applied, now or by an earlier call.
     MatchStarted {
         /// Match as stored; after a retry it may have ended.
         started: Arc<Match>,
         /// Changed tickets as they are now, in id order; none for a retry.
         tickets: Vec<StoredTicket>,
     },
-    /// `StartMatch` was not applied: these users are in another match.
+    /// `StartSessionMatch` was not applied: these users are in another match.
     UsersInMatch {
         /// Users, sorted.
         users: Vec<UserKey>,
     },
     /// `ProposeMatch` was not applied: these tickets no longer wait, are in another queue, or
-    /// have a user who is in a match. Or `StartMatch` was not applied: its users have these tickets, which it does not end.
+    /// have a user who is in a match. Or `StartSessionMatch` was not applied: its users have these tickets, which it does not end.
     TicketsUnavailable {
         /// Tickets, in id order.
         tickets: Vec<TicketId>,
@@ -100,7 +100,7 @@ pub enum QueueOutcome {
         /// Result as stored.
         result: Arc<MatchResult>,
         /// Whether an earlier call recorded the result; then the lists are empty.
-        is_replay: bool,
+        is_repeated_report: bool,
         /// Changed tickets as they are now, in id order.
         tickets: Vec<StoredTicket>,
         /// Changed ratings as they are now, in user order.
@@ -130,7 +130,7 @@ pub enum QueueOutcome {
         /// A ticket or match was left alone, because the user is a current member.
         is_member: bool,
     },
-    /// `RemoveRatings` was applied to these.
+    /// `RemoveInactiveRatings` was applied to these.
     RatingsRemoved(Vec<(UserKey, RatingKey)>),
     /// Any write: not applied, because a newer server wrote one of the rows and this server cannot decode it.
     UnknownRow,

@@ -30,7 +30,7 @@ pub(in crate::store) struct QueueRows {
     pub(in crate::store) tickets: HashMap<TicketId, StoredTicket, BuildIdHasher>,
     pub(in crate::store) matches: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
     /// Tickets of each user that have not ended. A user without tickets has no entry.
-    pub(in crate::store) ticket_users: BTreeMap<UserKey, Vec<TicketMembership>>,
+    pub(in crate::store) tickets_by_user: BTreeMap<UserKey, Vec<TicketMembership>>,
     /// Match of each user who is in one that has not ended.
     pub(in crate::store) match_by_user: BTreeMap<UserKey, MatchId>,
     /// Users of each match: the inverse of `match_by_user`. A match without users has no entry.
@@ -59,7 +59,7 @@ pub(in crate::store) struct QueueRows {
 
 impl QueueRows {
     pub(in crate::store) fn add_ticket_user(&mut self, user: UserKey, membership: TicketMembership) {
-        self.ticket_users.entry(user).or_default().push(membership);
+        self.tickets_by_user.entry(user).or_default().push(membership);
     }
 
     pub(in crate::store) fn add_match_user(&mut self, user: UserKey, match_id: MatchId) {
@@ -82,10 +82,10 @@ impl QueueRows {
     /// Removes the users of an ended ticket from its queue.
     pub(in crate::store) fn remove_ticket_users(&mut self, ticket: &Ticket) {
         for user in ticket.session.sorted_users() {
-            if let Some(memberships) = self.ticket_users.get_mut(&user) {
+            if let Some(memberships) = self.tickets_by_user.get_mut(&user) {
                 memberships.retain(|membership| membership.ticket_id != ticket.id);
                 if memberships.is_empty() {
-                    self.ticket_users.remove(&user);
+                    self.tickets_by_user.remove(&user);
                 }
             }
         }
@@ -93,17 +93,17 @@ impl QueueRows {
 
     /// Removes the membership of a user who left the match of the ticket. The ticket itself stays.
     pub(in crate::store) fn remove_ticket_user(&mut self, user: UserKey, ticket_id: TicketId) {
-        if let Some(memberships) = self.ticket_users.get_mut(&user) {
+        if let Some(memberships) = self.tickets_by_user.get_mut(&user) {
             memberships.retain(|membership| membership.ticket_id != ticket_id);
             if memberships.is_empty() {
-                self.ticket_users.remove(&user);
+                self.tickets_by_user.remove(&user);
             }
         }
     }
 
     /// Tickets, match and penalties of a user.
-    pub(in crate::store) fn user(&self, user: UserKey) -> UserTicketsMatchAndPenalties {
-        let mut tickets = self.ticket_users.get(&user).cloned().unwrap_or_default();
+    pub(in crate::store) fn tickets_match_and_penalties(&self, user: UserKey) -> UserTicketsMatchAndPenalties {
+        let mut tickets = self.tickets_by_user.get(&user).cloned().unwrap_or_default();
         tickets.sort_unstable_by_key(|membership| membership.ticket_id);
         let penalties = self.penalties.range((user, SetId(0))..=(user, SetId(u32::MAX)));
         UserTicketsMatchAndPenalties {

@@ -47,7 +47,7 @@ pub enum QueueWrite {
         now: UnixMs,
     },
     /// Replaces the round trips of a player of a ticket to beacons, if the ticket has not ended.
-    RenewVector {
+    RenewBeaconVector {
         /// Ticket id.
         ticket_id: TicketId,
         /// Player.
@@ -56,7 +56,7 @@ pub enum QueueWrite {
         vector: PublishedVector,
     },
     /// Records that players of a ticket had the chance to answer the ready check of its match.
-    Acknowledge {
+    RecordReadyCheckDelivery {
         /// Ticket id.
         ticket_id: TicketId,
         /// Match; no effect if the ticket is not in it.
@@ -104,7 +104,7 @@ pub enum QueueWrite {
     },
     /// Starts the match of a searched session, with a ticket for each party: all or none. None of its users may be in a match that
     /// has not ended. Applied once per match id.
-    StartMatch {
+    StartSessionMatch {
         /// Match at its first version, in play.
         started: Arc<Match>,
         /// Tickets of the match; they never wait.
@@ -180,7 +180,7 @@ pub enum QueueWrite {
     /// Replaces a user in tickets, matches and results by random keys. Rows of which the user is a current member stay.
     EraseUser(UserErasure),
     /// Removes ratings, with their history, whose last rated match was before a time.
-    RemoveRatings {
+    RemoveInactiveRatings {
         /// Users and keys; at most `limit::RATINGS_PER_TRANSACTION_MAX`.
         ratings: Vec<(UserKey, RatingKey)>,
         /// A rating with a later match stays.
@@ -201,9 +201,9 @@ pub struct UserErasure {
     /// `ERASED_ROWS_PER_KIND_MAX`.
     pub matches: Vec<(MatchId, Option<RatingKey>)>,
     /// Users whose block lists may name the user; at most `ERASED_ROWS_PER_KIND_MAX`.
-    pub block_lists: Vec<UserKey>,
+    pub block_list_owners: Vec<UserKey>,
     /// Whether the user's ratings, rating history, feedback, penalties, block list and name in logs are removed too.
-    pub is_last: bool,
+    pub removes_own_rows: bool,
 }
 
 /// Maximum tickets, maximum matches and maximum block lists of one [`UserErasure`].
@@ -214,19 +214,19 @@ impl QueueWrite {
         match self {
             QueueWrite::EnterQueue { .. } => "enter",
             QueueWrite::Heartbeat { .. } => "ticket_heartbeat",
-            QueueWrite::RenewVector { .. } => "renew_vector",
-            QueueWrite::Acknowledge { .. } => "acknowledge",
+            QueueWrite::RenewBeaconVector { .. } => "renew_vector",
+            QueueWrite::RecordReadyCheckDelivery { .. } => "acknowledge",
             QueueWrite::TakeConsents { .. } | QueueWrite::RevokeConsent { .. } => "consent",
             QueueWrite::UpdateBlockList { .. } => "block_list",
             QueueWrite::EndTicket { .. } => "leave",
             QueueWrite::ProposeMatch { .. } => "propose",
-            QueueWrite::StartMatch { .. } => "start_match",
+            QueueWrite::StartSessionMatch { .. } => "start_match",
             QueueWrite::TransitionMatch { .. } => "match_transition",
             QueueWrite::ImportRatings { .. } => "import_ratings",
             QueueWrite::RecordResult { .. } => "record_result",
             QueueWrite::RecordFeedback { .. } => "feedback",
             QueueWrite::EraseUser(_) => "erase_user",
-            QueueWrite::RemoveRatings { .. } => "remove_ratings",
+            QueueWrite::RemoveInactiveRatings { .. } => "remove_ratings",
         }
     }
 }

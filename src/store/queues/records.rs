@@ -23,7 +23,7 @@ pub struct StoredTicket {
     /// Digest of the request; detects reuse of an idempotency key for another request.
     pub request_digest: [u8; 16],
     /// Players who had the chance to answer the ready check of the ticket's match: bit `n` is player `n` of the session.
-    pub acknowledged: u64,
+    pub ready_check_delivered_mask: u64,
     /// Round trips of its players to beacons. None once it has ended.
     pub seat_vectors: SeatBeaconVectors,
 }
@@ -82,7 +82,7 @@ pub struct RatingRow {
     /// Volatility of Glicko-2; 0 for other systems.
     pub volatility: f64,
     /// Number of rated matches.
-    pub match_count: u32,
+    pub rated_match_count: u32,
     /// Time of the last rated match.
     pub last_match_at: UnixMs,
     /// Matches won in a row if positive, lost in a row if negative.
@@ -90,13 +90,20 @@ pub struct RatingRow {
     /// Satisfaction statistics.
     pub satisfaction: UserSatisfactionStatistics,
     /// Active decay periods of the ratings with this key, up to the user's last match; as in [`Skill`].
-    pub active_periods: u32,
+    pub last_match_active_period: u32,
 }
 
 impl RatingRow {
     /// Input for a rating system.
     pub fn skill(&self) -> Skill {
-        let Self { rating, volatility, match_count, streak, active_periods, .. } = *self;
+        let Self {
+            rating,
+            volatility,
+            rated_match_count: match_count,
+            streak,
+            last_match_active_period: active_periods,
+            ..
+        } = *self;
         // Without a rated match, there is no time of inactivity.
         Skill {
             estimate: rating,

@@ -135,7 +135,7 @@ impl<'a> QueueRowChanges<'a> {
                     let membership = TicketMembership { queue, ticket_id: *id, exclusive: stored.ticket.exclusive };
                     let mut users = stored.ticket.session.sorted_users();
                     // Without those who left its match in the same batch.
-                    users.retain(|user| after.ticket_users.get(user).is_some_and(|all| all.contains(&membership)));
+                    users.retain(|user| after.tickets_by_user.get(user).is_some_and(|all| all.contains(&membership)));
                     self.inserted_ticket_users.extend(users.into_iter().map(|user| (user, membership)));
                 }
                 _ => {}

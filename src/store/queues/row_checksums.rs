@@ -45,7 +45,7 @@ pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penal
 pub(in crate::store) fn consent_checksum(id: ConsentId, consent: &StoredConsent) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(id.as_bytes());
-    sum.add_bytes(consent.taken_by.as_ref().map_or(&[][..], |taker| &taker.0));
+    sum.add_bytes(consent.consumer.as_ref().map_or(&[][..], |taker| &taker.0));
     sum.add_number(i64::from(consent.is_revoked));
     sum.add_number(to_ms(consent.expires_at));
     sum.finish()
@@ -69,7 +69,7 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     for number in [row.rating.rating, row.rating.deviation, row.volatility] {
         sum.add_number((number + 0.0).to_bits().cast_signed());
     }
-    sum.add_number(i64::from(row.match_count));
+    sum.add_number(i64::from(row.rated_match_count));
     sum.add_number(to_ms(row.last_match_at));
     let UserSatisfactionStatistics { abandoned_matches, disputed_matches: _, feedback_count, feedback_sum } =
         row.satisfaction;
@@ -78,8 +78,8 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     if later_columns != [0; 4] {
         later_columns.into_iter().for_each(|number| sum.add_number(number));
     }
-    if row.active_periods != 0 {
-        sum.add_number(i64::from(row.active_periods));
+    if row.last_match_active_period != 0 {
+        sum.add_number(i64::from(row.last_match_active_period));
     }
     sum.finish()
 }

@@ -15,7 +15,7 @@ use crate::store::queues::queue_rows::match_purge_at;
 use crate::store::queues::ticket_body::{decode_ticket, encode_ticket};
 use crate::store::queues::{StoredTicket, TicketState};
 use crate::store::rows::{
-    RowChecksum, blob_with_checksum, body_error, from_ms, to_ms, unknown_row_error, verified_blob,
+    RowChecksum, blob_with_checksum, body_error, from_ms, to_ms, unknown_row_error, verify_and_strip_checksum,
 };
 
 /// Constant columns of a row of `ticket`.
@@ -89,14 +89,14 @@ impl TicketConstantColumns<'_> {
         ticket.entered_at = from_ms(self.entered_ms);
         ticket.session.silo = SiloId(self.silo_id.cast_unsigned());
         let vectors = state_row.seat_vectors.as_deref();
-        let vectors = vectors.map(|blob| verified_blob("ticket", "seat_vectors", blob));
+        let vectors = vectors.map(|blob| verify_and_strip_checksum("ticket", "seat_vectors", blob));
         Ok(StoredTicket {
             ticket: Arc::new(ticket),
             state: state_row.decode_state()?,
             expires_at: from_ms(state_row.expires_ms),
             version: state_row.version.cast_unsigned(),
             request_digest: self.request_digest,
-            acknowledged: state_row.acknowledged.cast_unsigned(),
+            ready_check_delivered_mask: state_row.acknowledged.cast_unsigned(),
             seat_vectors: vectors.transpose()?.map(SeatBeaconVectors::decode).unwrap_or_default(),
         })
     }
@@ -118,7 +118,7 @@ impl TicketStateColumns {
             expires_ms: to_ms(stored.expires_at),
             purge_at_ms: stored.purge_at().map(to_ms),
             version: stored.version.cast_signed(),
-            acknowledged: stored.acknowledged.cast_signed(),
+            acknowledged: stored.ready_check_delivered_mask.cast_signed(),
             seat_vectors: stored.seat_vectors.encode().map(blob_with_checksum),
         }
     }
@@ -169,7 +169,7 @@ pub(in crate::store) struct MatchRow<'a> {
     pub(in crate::store) set_id: i64,
     pub(in crate::store) proposed_ms: i64,
     pub(in crate::store) version: i64,
-    /// 0: ready check. 1: placing. 2: playing. 3: ended.
+    /// 0: ready check. 1: placing. 2: playing. 3: ended. 4: a host must confirm.
     pub(in crate::store) stage: i64,
     pub(in crate::store) purge_at_ms: Option<i64>,
     pub(in crate::store) body: Cow<'a, str>,

@@ -21,7 +21,7 @@ pub(in crate::store) struct TouchedQueueKeys {
     pub(in crate::store) users: BTreeSet<UserKey>,
     /// Entering users, and whether the ticket is exclusive or the user's tickets are counted: then servers must not enter
     /// the user at the same time.
-    pub(in crate::store) entering_users: BTreeSet<(UserKey, bool)>,
+    pub(in crate::store) user_entry_locks: BTreeSet<(UserKey, bool)>,
     /// Consents that can be taken or revoked.
     pub(in crate::store) consents: BTreeSet<ConsentId>,
     /// Users whose block lists can change.
@@ -31,7 +31,7 @@ pub(in crate::store) struct TouchedQueueKeys {
     /// Ratings that can change.
     pub(in crate::store) ratings: BTreeSet<(UserKey, RatingKey)>,
     /// Ratings whose match activity, over all users, is needed.
-    pub(in crate::store) activity_keys: BTreeSet<RatingKey>,
+    pub(in crate::store) match_activity_keys: BTreeSet<RatingKey>,
     /// Matches whose result is read.
     pub(in crate::store) results: BTreeSet<MatchId>,
     /// Users of whom all ratings are read, to be removed.
@@ -76,8 +76,8 @@ impl TouchedQueueKeys {
                 self.add_entering_ticket(ticket, max_tickets_per_user.is_some());
             }
             QueueWrite::Heartbeat { ticket_id, .. }
-            | QueueWrite::RenewVector { ticket_id, .. }
-            | QueueWrite::Acknowledge { ticket_id, .. }
+            | QueueWrite::RenewBeaconVector { ticket_id, .. }
+            | QueueWrite::RecordReadyCheckDelivery { ticket_id, .. }
             | QueueWrite::EndTicket { ticket_id, .. } => {
                 self.tickets.insert(*ticket_id);
             }
@@ -91,7 +91,7 @@ impl TouchedQueueKeys {
                 self.block_lists.insert(*user);
             }
             QueueWrite::ProposeMatch { proposed, .. } => self.add_proposed_match(proposed),
-            QueueWrite::StartMatch { started, tickets, other_tickets, consents, .. } => {
+            QueueWrite::StartSessionMatch { started, tickets, other_tickets, consents, .. } => {
                 self.consents.extend(consents.iter().map(|consent| consent.id));
                 self.add_started_match(started, tickets, other_tickets)
             }
@@ -121,7 +121,7 @@ impl TouchedQueueKeys {
                 self.matches.insert(report.match_id);
                 self.results.insert(report.match_id);
                 if let Some(KeyedRatingSpec { key, spec }) = rating {
-                    self.activity_keys.extend(spec.decays_by_active_periods().then_some(*key));
+                    self.match_activity_keys.extend(spec.decays_by_active_periods().then_some(*key));
                     self.ratings.extend(report.users().map(|user| (user, *key)));
                     self.ratings.extend(report.left_early.iter().map(|user| (*user, *key)));
                     self.ratings.extend(report.disputing_users.iter().map(|user| (*user, *key)));
@@ -131,7 +131,7 @@ impl TouchedQueueKeys {
                 }
             }
             QueueWrite::EraseUser(erasure) => self.add_erasure(erasure),
-            QueueWrite::RemoveRatings { ratings, .. } => self.ratings.extend(ratings),
+            QueueWrite::RemoveInactiveRatings { ratings, .. } => self.ratings.extend(ratings),
             QueueWrite::RecordFeedback { match_id, user, rating, .. } => {
                 self.ratings.extend(rating.map(|rating| (*user, rating.key)));
                 self.feedback.insert((*match_id, *user));
@@ -145,7 +145,7 @@ impl TouchedQueueKeys {
         self.users.extend(&users);
         // Servers that count the tickets of one user must not do so at the same time.
         let is_exclusive = ticket.exclusive || has_ticket_limit;
-        self.entering_users.extend(users.into_iter().map(|user| (user, is_exclusive)));
+        self.user_entry_locks.extend(users.into_iter().map(|user| (user, is_exclusive)));
     }
 
     fn add_started_match(&mut self, started: &Match, tickets: &[Arc<Ticket>], other_tickets: &[TicketId]) {
@@ -154,10 +154,13 @@ impl TouchedQueueKeys {
         self.matches.insert(started.id);
         let users = present_users(started);
         self.users.extend(&users);
-        self.entering_users.extend(users.into_iter().map(|user| (user, false)));
+        self.user_entry_locks.extend(users.into_iter().map(|user| (user, false)));
     }
 
-    fn add_erasure(&mut self, UserErasure { user, tickets, matches, block_lists, .. }: &UserErasure) {
+    fn add_erasure(
+        &mut self,
+        UserErasure { user, tickets, matches, block_list_owners: block_lists, .. }: &UserErasure,
+    ) {
         self.users.insert(*user);
         self.erased_users.insert(*user);
         self.tickets.extend(tickets);

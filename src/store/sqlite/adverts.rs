@@ -18,7 +18,7 @@ use crate::store::adverts::{AdvertWrite, CommitResult, StoredAdvertisement, Writ
 use crate::store::error::StoreError;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::adverts::statements as sql;
-use crate::store::sqlite::connection::error::with_path;
+use crate::store::sqlite::connection::error::add_path_to_error;
 use crate::store::sqlite::connection::open;
 use crate::store::unknown_rows::RowKey;
 
@@ -29,12 +29,13 @@ impl Store for SqliteStore {
         let (path, unknown_rows) = (self.path.clone(), Arc::clone(&self.unknown_rows));
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
-            let check = async { if access.integrity_checked { Ok(()) } else { open::check_integrity(&path).await } };
+            let check =
+                async { if access.integrity_checked { Ok(()) } else { open::check_integrity_if_small(&path).await } };
             let (loaded, checked) =
-                tokio::join!(load::load_advertisements(&mut connection, &path, now, &unknown_rows), check);
+                tokio::join!(load::purge_and_load_advertisements(&mut connection, &path, now, &unknown_rows), check);
             let result = checked.and(loaded);
             access.integrity_checked |= result.is_ok();
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -60,7 +61,7 @@ impl Store for SqliteStore {
     async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
         snapshot_read::read_advertisements(&self.path, ids, &self.unknown_rows)
             .await
-            .map_err(|error| with_path(&self.path, error))
+            .map_err(|error| add_path_to_error(&self.path, error))
     }
 
     async fn list_advertisement_ids(
@@ -70,7 +71,7 @@ impl Store for SqliteStore {
     ) -> Result<Vec<AdvertisementId>, StoreError> {
         snapshot_read::list_advertisement_ids(&self.path, first, limit)
             .await
-            .map_err(|error| with_path(&self.path, error))
+            .map_err(|error| add_path_to_error(&self.path, error))
     }
 
     fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {

@@ -33,7 +33,7 @@ impl OfferStore for SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = apply_writes(&mut connection, &writes, now).await;
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -49,7 +49,7 @@ async fn apply_writes(
     let mut rows = Vec::with_capacity(writes.len());
     let mut is_writing = false;
     for write in writes {
-        let stored = match read_offer(connection, write.match_id()).await {
+        let stored = match read_offer_of_match(connection, write.match_id()).await {
             Err(error @ StoreError::CorruptRow { .. }) => {
                 tracing::error!(%error, match_id = %write.match_id(), "allocation offer rejected");
                 rows.push(None);
@@ -61,7 +61,7 @@ async fn apply_writes(
         if let Some(offer) = &changed {
             if !is_writing {
                 // This server alone writes to the file, so nothing has changed since the first read.
-                execute(connection, sqlx::query("begin immediate")).await?;
+                execute_query(connection, sqlx::query("begin immediate")).await?;
                 is_writing = true;
             }
             upsert_offer(connection, offer).await?;
@@ -70,13 +70,13 @@ async fn apply_writes(
     }
     if is_writing {
         let due = UnixMs(now.0.saturating_sub(OFFER_RETENTION_MS));
-        execute(connection, sqlx::query(PURGE_OFFERS).bind(to_ms(due))).await?;
-        execute(connection, sqlx::query("commit")).await?;
+        execute_query(connection, sqlx::query(PURGE_OFFERS).bind(to_ms(due))).await?;
+        execute_query(connection, sqlx::query("commit")).await?;
     }
     Ok(rows)
 }
 
-async fn execute(
+async fn execute_query(
     connection: &mut SqliteConnection,
     query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
 ) -> Result<(), StoreError> {
@@ -88,13 +88,16 @@ async fn upsert_offer(connection: &mut SqliteConnection, offer: &StoredOffer) ->
         .bind(offer.match_id.as_bytes().to_vec())
         .bind(i64::from(offer.number))
         .bind(i64::from(offer.round))
-        .bind(offer.advertisement_id.as_bytes().to_vec())
+        .bind(offer.assigned_advertisement_id.as_bytes().to_vec())
         .bind(to_ms(offer.answer_by))
         .bind(checksum(offer));
-    execute(connection, query).await
+    execute_query(connection, query).await
 }
 
-async fn read_offer(connection: &mut SqliteConnection, id: MatchId) -> Result<Option<StoredOffer>, StoreError> {
+async fn read_offer_of_match(
+    connection: &mut SqliteConnection,
+    id: MatchId,
+) -> Result<Option<StoredOffer>, StoreError> {
     let query = sqlx::query(READ_OFFER).bind(id.as_bytes().to_vec());
     let row = query.fetch_optional(connection).await.map_err(to_store_error)?;
     row.as_ref().map(decode_offer).transpose()
@@ -107,7 +110,7 @@ fn decode_offer(row: &SqliteRow) -> Result<StoredOffer, StoreError> {
         match_id: MatchId::from_bytes(columns.id_bytes(0, "match_id")?),
         number: columns.uint32(1, "number")?,
         round: columns.uint32(2, "round")?,
-        advertisement_id: AdvertisementId::from_bytes(columns.id_bytes(3, "advertisement_id")?),
+        assigned_advertisement_id: AdvertisementId::from_bytes(columns.id_bytes(3, "advertisement_id")?),
         answer_by: from_ms(columns.int64(4, "answer_by_ms")?),
     };
     columns.verify_checksum("checksum", columns.int64(5, "checksum")?, checksum(&offer))?;
@@ -119,7 +122,7 @@ fn checksum(offer: &StoredOffer) -> i64 {
     sum.add_bytes(offer.match_id.as_bytes());
     sum.add_number(offer.number.into());
     sum.add_number(offer.round.into());
-    sum.add_bytes(offer.advertisement_id.as_bytes());
+    sum.add_bytes(offer.assigned_advertisement_id.as_bytes());
     sum.add_number(to_ms(offer.answer_by));
     sum.finish()
 }

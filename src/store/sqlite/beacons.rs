@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::store::beacons::{
-    BeaconAnnouncement, BeaconStore, StoredBeacon, decode_beacon, encode_beacon_json, may_replace,
+    BeaconAnnouncement, BeaconStore, StoredBeacon, decode_beacon, encode_beacon_json, is_new_or_at_same_place,
 };
 use crate::store::error::StoreError;
 use crate::store::rows::to_ms;
@@ -27,7 +27,7 @@ impl BeaconStore for SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = announce(&mut connection, &announcement, &body).await.map_err(to_store_error);
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -38,7 +38,7 @@ impl BeaconStore for SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = read_beacons(&mut connection).await.map_err(to_store_error);
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -54,7 +54,7 @@ async fn announce(
     sqlx::query("begin immediate").execute(&mut *connection).await?;
     sqlx::query(PURGE_BEACONS).bind(to_ms(*purge_before)).execute(&mut *connection).await?;
     let stored = read_beacons(connection).await?;
-    if may_replace(stored.iter().find(|stored| stored.id == beacon.id), beacon) {
+    if is_new_or_at_same_place(stored.iter().find(|stored| stored.id == beacon.id), beacon) {
         let upsert = sqlx::query(UPSERT_BEACON).bind(i64::from(beacon.id)).bind(to_ms(beacon.announced_at)).bind(body);
         upsert.execute(&mut *connection).await?;
     }

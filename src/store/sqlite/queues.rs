@@ -30,7 +30,7 @@ use crate::store::queues::{
 };
 use crate::store::rows;
 use crate::store::sqlite::SqliteStore;
-use crate::store::sqlite::connection::error::{to_store_error, with_path};
+use crate::store::sqlite::connection::error::{add_path_to_error, to_store_error};
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::open;
 use crate::store::sqlite::connection::purge::purge_rows;
@@ -39,13 +39,13 @@ use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 #[async_trait]
 impl QueueStore for SqliteStore {
-    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
+    async fn purge_and_load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         self.writer_gate.check_may_write()?;
         let (path, unknown_rows) = (self.path.clone(), Arc::clone(&self.unknown_rows));
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
-            let result = load_queue_data(&mut connection, now, &unknown_rows).await;
-            access.return_connection(connection, &result);
+            let result = purge_and_load_queue_data(&mut connection, now, &unknown_rows).await;
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -65,21 +65,21 @@ impl QueueStore for SqliteStore {
     async fn read_ticket(&self, id: TicketId) -> Result<Option<StoredTicket>, StoreError> {
         let id_list = hex_json_array([id.as_bytes()].into_iter());
         let rows = fetch_rows_on_own_connection(&self.path, sqlx::query(sql::READ_TICKETS).bind(id_list)).await;
-        let rows = rows.map_err(|error| with_path(&self.path, error))?;
+        let rows = rows.map_err(|error| add_path_to_error(&self.path, error))?;
         rows.first().map(decode::decode_ticket).transpose()
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
         let id_list = hex_json_array([id.as_bytes()].into_iter());
         let rows = fetch_rows_on_own_connection(&self.path, sqlx::query(sql::READ_MATCHES).bind(id_list)).await;
-        let rows = rows.map_err(|error| with_path(&self.path, error))?;
+        let rows = rows.map_err(|error| add_path_to_error(&self.path, error))?;
         rows.first().map(decode::decode_match).transpose()
     }
 
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
         let id_list = hex_json_array([id.as_bytes()].into_iter());
         let rows = fetch_rows_on_own_connection(&self.path, sqlx::query(sql::READ_RESULTS).bind(id_list)).await;
-        let rows = rows.map_err(|error| with_path(&self.path, error))?;
+        let rows = rows.map_err(|error| add_path_to_error(&self.path, error))?;
         rows.first().map(decode::decode_result).transpose()
     }
 
@@ -89,22 +89,26 @@ impl QueueStore for SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = ratings::record_first_scales_of_sets(&mut connection, &current).await;
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
+    async fn read_tickets_match_and_penalties(
+        &self,
+        user: UserKey,
+    ) -> Result<UserTicketsMatchAndPenalties, StoreError> {
         let (users, no_matches) = (hex_json_array([user.as_bytes()].into_iter()), hex_json_array([].into_iter()));
         let query = sqlx::query(sql::READ_TICKETS_MATCHES_PENALTIES_OF_USERS).bind(users).bind(no_matches);
         let mut user_rows = QueueRows::default();
-        for row in
-            &fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?
+        for row in &fetch_rows_on_own_connection(&self.path, query)
+            .await
+            .map_err(|error| add_path_to_error(&self.path, error))?
         {
-            decode::decode_ticket_match_or_penalty_of_user(row, &mut user_rows)?;
+            decode::decode_ticket_match_or_penalty_into(row, &mut user_rows)?;
         }
-        Ok(user_rows.user(user))
+        Ok(user_rows.tickets_match_and_penalties(user))
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
@@ -113,8 +117,9 @@ impl QueueStore for SqliteStore {
             true => rating_statements::READ_POOL_AND_SCALE_RATING_CHANGES,
         };
         let query = sqlx::query(statement).bind(user.as_bytes().to_vec()).bind(key.to_stored());
-        let rows =
-            fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        let rows = fetch_rows_on_own_connection(&self.path, query)
+            .await
+            .map_err(|error| add_path_to_error(&self.path, error))?;
         rows.iter().map(decode::decode_rating_change).collect()
     }
 
@@ -128,8 +133,9 @@ impl QueueStore for SqliteStore {
             .bind(rows::to_ms(reported_at))
             .bind(id.as_bytes().to_vec())
             .bind(limit);
-        let rows =
-            fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        let rows = fetch_rows_on_own_connection(&self.path, query)
+            .await
+            .map_err(|error| add_path_to_error(&self.path, error))?;
         let decode_known =
             |row| self.unknown_rows.none_if_unknown(decode::result_key(row)?, decode::decode_finished_match(row));
         rows.iter().filter_map(|row| decode_known(row).transpose()).collect()
@@ -142,7 +148,7 @@ impl QueueStore for SqliteStore {
         let setting = self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = open::read_min_writer_version(&mut connection).await;
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         });
         if let Ok(min_writer_version) = setting.await {
@@ -168,7 +174,7 @@ async fn fetch_rows_on_own_connection(
     Ok(rows)
 }
 
-async fn load_queue_data(
+async fn purge_and_load_queue_data(
     connection: &mut SqliteConnection,
     now: UnixMs,
     unknown_rows: &UnknownRows,

@@ -23,7 +23,7 @@ const UPSERT_COPY: &str = "insert into ruleset_copy \
      on conflict (set_id, hash) do update set file_name = excluded.file_name, source_xml = excluded.source_xml, \
      active_at_ms = excluded.active_at_ms, removed_at_ms = excluded.removed_at_ms, ended_at_ms = excluded.ended_at_ms";
 
-const UPDATE_COPY: &str = "update ruleset_copy set file_name = ?, active_at_ms = ?, removed_at_ms = ?, \
+const UPDATE_COPY_EXCEPT_SOURCE: &str = "update ruleset_copy set file_name = ?, active_at_ms = ?, removed_at_ms = ?, \
      ended_at_ms = ? where set_id = ? and hash = ?";
 
 const DELETE_COPY: &str = "delete from ruleset_copy where set_id = ? and hash = ?";
@@ -41,7 +41,7 @@ impl RulesetCopyStore for SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = apply_report(&mut connection, &report).await;
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -75,18 +75,18 @@ async fn write_changes(connection: &mut SqliteConnection, changes: &RulesetCopyC
             .bind(i64::from(copy.hash.0))
             .bind(&copy.file_name)
             .bind(&*copy.source_xml)
-            .bind(to_ms(copy.active_at))
-            .bind(copy.removed_at.map(to_ms))
-            .bind(copy.ended_at.map(to_ms))
+            .bind(to_ms(copy.last_active_at))
+            .bind(copy.file_removed_at.map(to_ms))
+            .bind(copy.set_retired_at.map(to_ms))
             .execute(&mut *connection)
             .await?;
     }
     for copy in &changes.updated {
-        sqlx::query(UPDATE_COPY)
+        sqlx::query(UPDATE_COPY_EXCEPT_SOURCE)
             .bind(&copy.file_name)
-            .bind(to_ms(copy.active_at))
-            .bind(copy.removed_at.map(to_ms))
-            .bind(copy.ended_at.map(to_ms))
+            .bind(to_ms(copy.last_active_at))
+            .bind(copy.file_removed_at.map(to_ms))
+            .bind(copy.set_retired_at.map(to_ms))
             .bind(i64::from(copy.set_id.0))
             .bind(i64::from(copy.hash.0))
             .execute(&mut *connection)
@@ -127,9 +127,9 @@ fn decode_copy(row: &SqliteRow) -> Result<RulesetCopy, sqlx::Error> {
         hash: RulesetHash(to_u32_or_zero(row.try_get(1)?)),
         file_name: row.try_get(2)?,
         source_xml: Arc::from(source_xml),
-        active_at: from_ms(row.try_get(4)?),
-        removed_at: row.try_get::<Option<i64>, _>(5)?.map(from_ms),
-        ended_at: row.try_get::<Option<i64>, _>(6)?.map(from_ms),
+        last_active_at: from_ms(row.try_get(4)?),
+        file_removed_at: row.try_get::<Option<i64>, _>(5)?.map(from_ms),
+        set_retired_at: row.try_get::<Option<i64>, _>(6)?.map(from_ms),
     })
 }
 

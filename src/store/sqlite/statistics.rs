@@ -11,11 +11,11 @@ use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::rows::to_ms;
 use crate::store::sqlite::SqliteStore;
-use crate::store::sqlite::connection::error::{to_store_error, with_path};
+use crate::store::sqlite::connection::error::{add_path_to_error, to_store_error};
 use crate::store::sqlite::connection::open;
 use crate::store::statistics::{
-    KeyColumns, LONG_KEPT_KINDS, STATISTICS_PURGED_MAX, STATISTICS_ROWS_READ_PER_STATEMENT_MAX, StatisticIncrement,
-    StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals, TotalsBuilder,
+    KeyColumns, LONG_KEPT_KINDS, STATISTICS_ROWS_PURGED_PER_BATCH_MAX, STATISTICS_ROWS_READ_PER_STATEMENT_MAX,
+    StatisticIncrement, StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals, TotalsBuilder,
 };
 
 /// Records the number of a batch. No row changes if the batch was added before.
@@ -48,14 +48,14 @@ impl StatisticsStore for SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = add_batch(&mut connection, &batch).await.map_err(to_store_error);
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
     }
 
     async fn read_statistics(&self, query: &StatisticsQuery) -> Result<StatisticsTotals, StoreError> {
-        read_totals(&self.path, query).await.map_err(|error| with_path(&self.path, error))
+        read_totals(&self.path, query).await.map_err(|error| add_path_to_error(&self.path, error))
     }
 }
 
@@ -78,7 +78,7 @@ async fn add_batch(connection: &mut SqliteConnection, batch: &StatisticsBatch) -
 async fn add_increment(connection: &mut SqliteConnection, increment: &StatisticIncrement) -> Result<(), sqlx::Error> {
     let key = KeyColumns::encode(&increment.key);
     let query = sqlx::query(ADD_INCREMENT)
-        .bind(to_ms(increment.hour))
+        .bind(to_ms(increment.hour_start))
         .bind(key.kind)
         .bind(key.set_id)
         .bind(key.region)
@@ -99,11 +99,11 @@ async fn purge(connection: &mut SqliteConnection, batch: &StatisticsBatch) -> Re
         .bind(to_ms(batch.short_retention_cutoff()))
         .bind(first_kind)
         .bind(second_kind)
-        .bind(STATISTICS_PURGED_MAX);
+        .bind(STATISTICS_ROWS_PURGED_PER_BATCH_MAX);
     let purged = query.execute(&mut *connection).await?.rows_affected();
     let writers = sqlx::query(PURGE_WRITERS).bind(to_ms(batch.writer_cutoff()));
     writers.execute(connection).await?;
-    Ok(STATISTICS_PURGED_MAX as u64 <= purged)
+    Ok(STATISTICS_ROWS_PURGED_PER_BATCH_MAX as u64 <= purged)
 }
 
 /// Reads on a connection of its own, so that writers do not wait.

@@ -118,14 +118,14 @@ async fn commit_forty_batches(store: &SqliteStore) {
 async fn wal_stays_below_the_writer_limit_without_background_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let limits = WalLimits { checkpoint_pages: i64::MAX, writer_waits_pages: 300, final_pass_pages: 1 };
+    let limits = WalLimits { checkpoint_due_pages: i64::MAX, writer_waits_pages: 300, final_pass_pages: 1 };
     let store = SqliteStore::open_with_limits(&path, limits, &TaskSupervisor::default()).await.unwrap();
     commit_forty_batches(&store).await;
     let pages = wal_pages(&path);
     assert!(pages < 300 + BATCH_PAGES_MAX, "{pages}");
     // Without a limit the log grows longer, so the test writes enough.
     let path = folder.path().join("b.db");
-    let limits = WalLimits { checkpoint_pages: i64::MAX, writer_waits_pages: i64::MAX, final_pass_pages: 1 };
+    let limits = WalLimits { checkpoint_due_pages: i64::MAX, writer_waits_pages: i64::MAX, final_pass_pages: 1 };
     let store = SqliteStore::open_with_limits(&path, limits, &TaskSupervisor::default()).await.unwrap();
     commit_forty_batches(&store).await;
     let pages = wal_pages(&path);
@@ -137,21 +137,21 @@ async fn wal_stays_below_the_writer_limit_without_background_checkpoints() {
 async fn wal_is_checkpointed_in_the_background() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let limits = WalLimits { checkpoint_pages: 100, writer_waits_pages: i64::MAX, final_pass_pages: 50 };
+    let limits = WalLimits { checkpoint_due_pages: 100, writer_waits_pages: i64::MAX, final_pass_pages: 50 };
     let store = SqliteStore::open_with_limits(&path, limits, &TaskSupervisor::default()).await.unwrap();
     commit_forty_batches(&store).await;
     // Either the last commit requested a checkpoint, or a round just ended. In both cases the whole log is checkpointed
     // eventually.
     loop {
         let wal_length = store.file_access.lock().await.wal_length;
-        if wal_length.pages < limits.checkpoint_pages || wal_length.pages == wal_length.checkpointed_pages {
+        if wal_length.pages < limits.checkpoint_due_pages || wal_length.pages == wal_length.checkpointed_pages {
             break;
         }
         tokio::task::yield_now().await;
     }
     store.commit_adverts(&[publish(1)]).await.unwrap();
     let wal_length = store.file_access.lock().await.wal_length;
-    assert!(wal_length.pages < limits.checkpoint_pages, "{wal_length:?}");
+    assert!(wal_length.pages < limits.checkpoint_due_pages, "{wal_length:?}");
     assert_eq!(store.load_advertisements(UnixMs(2)).await.unwrap().len(), 256);
 }
 
@@ -162,7 +162,7 @@ async fn wal_grows_but_writes_continue_during_a_long_read() {
     let path = folder.path().join("a.db");
     let store = SqliteStore::open_with_limits(
         &path,
-        WalLimits { checkpoint_pages: i64::MAX, writer_waits_pages: 50, final_pass_pages: 1 },
+        WalLimits { checkpoint_due_pages: i64::MAX, writer_waits_pages: 50, final_pass_pages: 1 },
         &TaskSupervisor::default(),
     )
     .await

@@ -155,7 +155,7 @@ fn reservation(advertisement: u8, n: u8) -> Reservation {
         request_digest: [n; 16],
         state: ReservationState::Held,
         has_joined: false,
-        deadline: UnixMs(9_000),
+        expires_or_purge_at: UnixMs(9_000),
         owner: None,
     }
 }
@@ -238,7 +238,7 @@ async fn rows_of_a_newer_server_are_neither_loaded_nor_changed() {
     let adverts = store.load_advertisements(NOW).await.unwrap();
     let ids: Vec<AdvertisementId> = adverts.iter().map(|stored| stored.advertisement.id).collect();
     assert_eq!(ids, [AdvertisementId::from_bytes([1; 16])]);
-    let data = store.load_queues(NOW).await.unwrap();
+    let data = store.purge_and_load_queues(NOW).await.unwrap();
     assert_eq!(data.tickets.iter().map(|stored| &stored.ticket).collect::<Vec<_>>(), [&known_ticket()]);
     assert_eq!(data.matches.iter().map(|found| found.id).collect::<Vec<_>>(), [MatchId::from_bytes([1; 16])]);
     assert_eq!(store.unknown_row_counts(), [("advertisement", 3), ("match", 2), ("result", 0), ("ticket", 2)]);

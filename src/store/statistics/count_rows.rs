@@ -22,7 +22,7 @@ impl StatisticRows {
         }
         *last_number = batch.number;
         for increment in &batch.increments {
-            let row = self.counts.entry((increment.hour, increment.key.clone(), increment.bucket)).or_default();
+            let row = self.counts.entry((increment.hour_start, increment.key.clone(), increment.bucket)).or_default();
             row.0 += increment.count;
             row.1 += increment.sum;
         }

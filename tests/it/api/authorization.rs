@@ -101,7 +101,7 @@ fn authorized_caller_requires_the_authorization_check() {
         (caller.engine_caller().subject, caller.engine_caller().user),
         (Some(identity.caller_key), Some(UserKey::from_name("ana")))
     );
-    assert_eq!(caller.engine_caller().origin, ValueOrigin::Client);
+    assert_eq!(caller.engine_caller().program_kind, ValueOrigin::Client);
     let end = Duration::from_secs(3_600 + 30);
     let valid_for = caller.valid_for().expect("a token expires");
     assert!(
@@ -120,7 +120,7 @@ fn game_server_caller_has_a_trusted_origin_and_no_user() {
     let caller =
         AuthorizedCaller::<ClientOrGameServer>::from_checked_request(&address_resolver(), &headers, &extensions)
             .unwrap();
-    assert_eq!((caller.engine_caller().origin, caller.engine_caller().user), (ValueOrigin::GameServer, None));
+    assert_eq!((caller.engine_caller().program_kind, caller.engine_caller().user), (ValueOrigin::GameServer, None));
 }
 
 /// SEC-4: metrics need the operator role, except for loopback callers of a loopback port.
@@ -168,7 +168,7 @@ fn client_certificate_authenticates_its_role() {
     let caller =
         AuthorizedCaller::<ClientOrGameServer>::from_checked_request(&address_resolver(), &no_headers, &server)
             .unwrap();
-    assert_eq!((caller.engine_caller().origin, caller.engine_caller().user), (ValueOrigin::GameServer, None));
+    assert_eq!((caller.engine_caller().program_kind, caller.engine_caller().user), (ValueOrigin::GameServer, None));
     assert_eq!(
         authorizer.authorize(OPERATORS_ONLY, &no_headers, &server).unwrap_err(),
         AuthError::RoleNotAllowed(Role::GameServer)

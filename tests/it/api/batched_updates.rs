@@ -46,7 +46,7 @@ async fn batched_changes_have_the_same_effect_as_single_changes() {
                 .wait()
                 .await
                 .unwrap();
-            assert!(answer.created);
+            assert!(answer.is_new_advert);
             hosts.push((set, host, answer.id, answer.advertisement_token));
         }
     }
@@ -76,7 +76,7 @@ async fn batched_changes_have_the_same_effect_as_single_changes() {
     for (pending, expected) in updates {
         match (pending.wait().await, expected) {
             (Ok(answer), Some((id, token))) => {
-                assert_eq!((answer.id, answer.advertisement_token, answer.created), (id, token, false))
+                assert_eq!((answer.id, answer.advertisement_token, answer.is_new_advert), (id, token, false))
             }
             (Err(EngineError::AdvertisementDeleted), None) => {}
             (other, expected) => panic!("{other:?} instead of {expected:?}"),

@@ -238,7 +238,7 @@ fn engine_errors_map_to_statuses_with_details() {
     check(refused, Code::FailedPrecondition, "REFUSED_BY_RULE", &facts, None);
     check(EngineError::IdempotencyKeyReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED", &[], None);
     check(EngineError::ReservationEnded, Code::FailedPrecondition, "RESERVATION_ENDED", &[], None);
-    check(EngineError::TooManyReservations, Code::ResourceExhausted, "TOO_MANY_RESERVATIONS", &[], None);
+    check(EngineError::AdvertisementReservationsFull, Code::ResourceExhausted, "TOO_MANY_RESERVATIONS", &[], None);
     check(EngineError::OverridesForbidden, Code::PermissionDenied, "OVERRIDES_FORBIDDEN", &[], None);
     check(EngineError::Overloaded { retry_after_ms: 40 }, Code::ResourceExhausted, "OVERLOADED", &[], Some(40));
     check(

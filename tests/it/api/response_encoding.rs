@@ -162,7 +162,7 @@ fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> CandidatesRespon
             avoidance_cost: 0.0,
             id: published.id,
             handle: hit.is_sealed.then(|| AdvertisementId::from_bytes([!hit.byte; 16])),
-            encoded_advert: &encode_static_candidate_fields(&published),
+            static_candidate_fields: &encode_static_candidate_fields(&published),
             score: hit.score,
             score_terms: &hit.terms,
             distance_miles: hit.distance_miles,
@@ -177,7 +177,7 @@ fn empty_search_answer(ruleset: Ruleset) -> SearchSummary {
     SearchSummary {
         ruleset: ruleset.into(),
         evaluated_rows: 0,
-        truncated: false,
+        is_truncated: false,
         refusal_counts: vec![],
         search_token: vec![],
         searching_for_ms: 0,
@@ -193,7 +193,7 @@ proptest! {
     #[test]
     fn spliced_response_equals_the_generated_response(hits in hits(), evaluated in any::<u32>(), truncated: bool) {
         let ruleset = scripted_ruleset();
-        let found = SearchSummary { evaluated_rows: evaluated, truncated, ..empty_search_answer(ruleset.clone()) };
+        let found = SearchSummary { evaluated_rows: evaluated, is_truncated: truncated, ..empty_search_answer(ruleset.clone()) };
         let encoded = encode_candidates(&ruleset, &hits).finish_search_response(found);
         let bytes = encoded.encode_to_vec();
         prop_assert_eq!(bytes.len(), encoded.encoded_len());
@@ -230,7 +230,7 @@ fn search_and_latency_responses_encode_all_fields() {
     let rules = scripted_ruleset();
     let found = SearchSummary {
         evaluated_rows: 7,
-        truncated: true,
+        is_truncated: true,
         refusal_counts: vec![
             (Refusal::OwnSession, 1),
             (Refusal::HardFilter { filter_index: 9, side: RefusingSide::Searcher }, 3),
@@ -273,10 +273,10 @@ fn search_and_latency_responses_encode_all_fields() {
         ruleset: rules.clone().into(),
         involved_phase_may_start: true,
         search_token: vec![7; 900],
-        answered: 3,
-        probed: 5,
+        answered_count: 3,
+        probed_count: 5,
         ignored_fields: vec!["players[0].skill".into()],
-        implausible_measurements: vec![3],
+        implausible_measurement_indices: vec![3],
     };
     let bytes = CandidatesResponseEncoder::new(&rules).finish_latency_response(&report).encode_to_vec();
     let decoded = generated_client::MatchmakingReportLatencyResponse::decode(&*bytes).unwrap();

@@ -45,9 +45,13 @@ impl QueueFeed for HeldFeed {
 
     async fn read_batch(&mut self) -> Result<QueueFeedBatch, StoreError> {
         if !std::mem::replace(&mut self.has_started, true) {
-            return Ok(QueueFeedBatch { is_snapshot: true, has_all_ratings: true, ..QueueFeedBatch::default() });
+            return Ok(QueueFeedBatch {
+                is_snapshot: true,
+                has_all_ratings_and_block_lists: true,
+                ..QueueFeedBatch::default()
+            });
         }
-        Ok(self.store.inner.load_queues(self.clock.now()).await?.into())
+        Ok(self.store.inner.purge_and_load_queues(self.clock.now()).await?.into())
     }
 }
 

@@ -111,7 +111,7 @@ async fn start_populated_server() -> TestServer {
             probe: Some(ProbeEndpoint { address: [7; 16], port: 50_000, key: [7; 32].into() }),
             ..PublishOrHeartbeatAdvertCommand::default()
         };
-        let game_server = Caller { origin: ValueOrigin::GameServer, ..Caller::default() };
+        let game_server = Caller { program_kind: ValueOrigin::GameServer, ..Caller::default() };
         waiting.push(server.app.engine.update_advertisement(&game_server, update).expect("a valid update"));
         if waiting.len() == 2_000 || number + 1 == HOST_COUNT {
             for pending in waiting.drain(..) {

@@ -26,11 +26,11 @@ fn key(set: u32, region: &str, party_size: PartySizeClass) -> StatisticKey {
 
 fn increment(key: &StatisticKey, bucket: usize, count: u64, hours_ago: u64) -> StatisticIncrement {
     let hour = UnixMs(NOW.0 - hours_ago * STATISTICS_HOUR_MS);
-    StatisticIncrement { hour, key: key.clone(), bucket, count, sum: count as f64 * 2.5 }
+    StatisticIncrement { hour_start: hour, key: key.clone(), bucket, count, sum: count as f64 * 2.5 }
 }
 
 fn batch(writer: u8, number: u64, mut increments: Vec<StatisticIncrement>) -> StatisticsBatch {
-    increments.sort_by_key(|it| (it.hour, it.key.clone(), it.bucket));
+    increments.sort_by_key(|it| (it.hour_start, it.key.clone(), it.bucket));
     StatisticsBatch { writer: [writer; 16], number, increments, purges: false, now: NOW }
 }
 
@@ -117,7 +117,8 @@ async fn check_parts(store: &dyn Store) {
     let wait = key(4, "", PartySizeClass::One);
     let hours = [0, 1, 2, 3, 4, 9, 50];
     let mut increments: Vec<_> = hours.map(|hours_ago| increment(&wait, 1, 1, hours_ago)).into();
-    increments.push(StatisticIncrement { hour: NOW.plus_ms(STATISTICS_HOUR_MS), ..increment(&wait, 1, 1_000, 0) });
+    increments
+        .push(StatisticIncrement { hour_start: NOW.plus_ms(STATISTICS_HOUR_MS), ..increment(&wait, 1, 1_000, 0) });
     store.add_statistics(&batch(4, 1, increments)).await.expect("added");
     for (hours_before, count) in [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (8, 5), (9, 6), (49, 6), (50, 7), (100, 7)] {
         let from = UnixMs(NOW.0 - hours_before * STATISTICS_HOUR_MS);

@@ -30,7 +30,7 @@ fn replaced(since: u64) -> WriteOutcome {
 }
 
 fn reserved(reservation: Reservation) -> WriteOutcome {
-    WriteOutcome::SeatsReserved { reservation, is_replay: false, replaced: vec![] }
+    WriteOutcome::SeatsReserved { reservation, is_retry: false, replaced: vec![] }
 }
 
 fn end(n: u32, ad: u32, purge_at: u64) -> AdvertWrite {
@@ -108,10 +108,10 @@ async fn check_reservations(store: &dyn Store) {
 
     let first = seats(1, 1, 3, 100);
     assert_eq!(commit_one(store, reserve(first.clone(), 10)).await, reserved(first.clone()));
-    let again = commit_one(store, reserve(Reservation { deadline: UnixMs(120), ..first.clone() }, 20)).await;
+    let again = commit_one(store, reserve(Reservation { expires_or_purge_at: UnixMs(120), ..first.clone() }, 20)).await;
     assert_eq!(
         again,
-        WriteOutcome::SeatsReserved { reservation: first.clone(), is_replay: true, replaced: vec![] },
+        WriteOutcome::SeatsReserved { reservation: first.clone(), is_retry: true, replaced: vec![] },
         "a retry does not change the deadline"
     );
     assert_eq!(commit_one(store, reserve(seats(1, 1, 2, 100), 20)).await, WriteOutcome::IdempotencyKeyReused);
@@ -145,7 +145,7 @@ async fn check_reservations(store: &dyn Store) {
         "reservation 2 has expired"
     );
     assert_eq!(commit_one(store, reserve(seats(4, 1, 1, 200), 100)).await, reserved(seats(4, 1, 1, 200)));
-    let expired = WriteOutcome::SeatsReserved { reservation: seats(2, 1, 1, 100), is_replay: true, replaced: vec![] };
+    let expired = WriteOutcome::SeatsReserved { reservation: seats(2, 1, 1, 100), is_retry: true, replaced: vec![] };
     assert_eq!(commit_one(store, reserve(seats(2, 1, 1, 300), 150)).await, expired);
 
     // The party of reservation 1 has joined: it is among the players now, so the host offers fewer seats.
@@ -183,7 +183,7 @@ async fn check_reservations(store: &dyn Store) {
         state(5, 1, 300, ReservationState::Held),
     ];
     assert_eq!(store.load_advertisements(UnixMs(399)).await.unwrap()[0].reservations, expected);
-    let ended = WriteOutcome::SeatsReserved { reservation: expected[2].clone(), is_replay: true, replaced: vec![] };
+    let ended = WriteOutcome::SeatsReserved { reservation: expected[2].clone(), is_retry: true, replaced: vec![] };
     assert_eq!(
         commit_one(store, reserve(seats(4, 1, 1, 500), 399)).await,
         ended,
@@ -259,8 +259,8 @@ async fn check_reservation_limit(store: &dyn Store) {
     let all: Vec<AdvertWrite> = (0..=limit).map(|n| reserve(seats(n, 1, 1, 500), 1)).collect();
     let outcomes = store.commit_adverts(&all).await.unwrap().outcomes;
     let (last, rest) = outcomes.split_last().unwrap();
-    assert_eq!(*last, WriteOutcome::TooManyReservations);
-    assert!(rest.iter().all(|outcome| matches!(outcome, WriteOutcome::SeatsReserved { is_replay: false, .. })));
+    assert_eq!(*last, WriteOutcome::TooManyReservationsInAdvert);
+    assert!(rest.iter().all(|outcome| matches!(outcome, WriteOutcome::SeatsReserved { is_retry: false, .. })));
     commit_one(store, end(0, 1, 900)).await;
     assert_eq!(commit_one(store, reserve(seats(limit, 1, 1, 500), 2)).await, reserved(seats(limit, 1, 1, 500)));
 }
@@ -275,7 +275,7 @@ async fn check_concurrent_reservations(store: Arc<dyn Store>) {
     }
     let outcomes = tasks.join_all().await;
     let reserved =
-        outcomes.iter().filter(|it| matches!(it, WriteOutcome::SeatsReserved { is_replay: false, .. })).count();
+        outcomes.iter().filter(|it| matches!(it, WriteOutcome::SeatsReserved { is_retry: false, .. })).count();
     let refused = outcomes.iter().filter(|it| **it == WriteOutcome::NotEnoughSeats { open_seats: 0 }).count();
     assert_eq!((reserved, refused), (10, 54));
     assert_eq!(store.load_advertisements(UnixMs(1)).await.unwrap()[0].reservations.len(), 10);

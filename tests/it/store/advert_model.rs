@@ -37,7 +37,7 @@ fn same_account(one: OwnerKey, other: OwnerKey) -> bool {
 }
 
 fn is_live(reservation: &Reservation, now: UnixMs) -> bool {
-    reservation.state == State::Confirmed || reservation.state == State::Held && now < reservation.deadline
+    reservation.state == State::Confirmed || reservation.state == State::Held && now < reservation.expires_or_purge_at
 }
 
 /// Removes from `live`, which is in order of age, until one more fits: the oldest of the client, then the oldest of all.
@@ -64,7 +64,7 @@ fn release(held: &mut Reservation, user: UserKey, purge_at: UnixMs) {
         held.has_joined = false;
     }
     if held.state != State::Ended && (held.seats == 0 || held.users.is_empty()) {
-        (held.state, held.deadline) = (State::Ended, purge_at);
+        (held.state, held.expires_or_purge_at) = (State::Ended, purge_at);
     }
 }
 
@@ -109,7 +109,8 @@ impl Model {
     pub(crate) fn purge(&mut self, now: UnixMs) {
         self.tombstones.retain(|(_, until)| now < *until);
         for ad in &mut self.ads {
-            ad.reservations.retain(|reservation| reservation.state != State::Ended || now < reservation.deadline);
+            ad.reservations
+                .retain(|reservation| reservation.state != State::Ended || now < reservation.expires_or_purge_at);
         }
     }
 
@@ -186,7 +187,7 @@ impl Model {
                         reservation.has_joined = false;
                         if reservation.state != State::Ended {
                             reservation.state = State::Ended;
-                            reservation.deadline = purge_at;
+                            reservation.expires_or_purge_at = purge_at;
                         }
                         WriteOutcome::Applied
                     }
@@ -265,7 +266,7 @@ impl Model {
         let (Some(owner), Some(ReservationLimit { limit, .. })) = (wanted.owner, limit) else { return vec![] };
         let all = self.ads.iter().flat_map(|ad| &ad.reservations).filter(|it| is_live(it, now));
         let mut live: Vec<&Reservation> = all.filter(|it| it.owner.is_some()).collect();
-        live.sort_by_key(|it| (it.deadline, it.id));
+        live.sort_by_key(|it| (it.expires_or_purge_at, it.id));
         let own = |it: &&&Reservation| it.owner.is_some_and(|known| same_account(known.client, owner.client));
         let of_client = |it: &Reservation| it.owner.is_some_and(|known| known.client == owner.client);
         let gone = beyond(limit, live.iter().filter(own).map(|it| (it.id, of_client(it))).collect());
@@ -282,7 +283,7 @@ impl Model {
                 {
                     return WriteOutcome::IdempotencyKeyReused;
                 }
-                return WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay: true, replaced: vec![] };
+                return WriteOutcome::SeatsReserved { reservation: stored.clone(), is_retry: true, replaced: vec![] };
             }
         }
         let replaced = self.replaced_by(&wanted, limit, now);
@@ -300,15 +301,15 @@ impl Model {
             return WriteOutcome::NotEnoughSeats { open_seats: open as u16 };
         }
         if live == RESERVATIONS_PER_ADVERTISEMENT_MAX {
-            return WriteOutcome::TooManyReservations;
+            return WriteOutcome::TooManyReservationsInAdvert;
         }
         wanted.state = State::Held;
         ad.reservations.push(wanted.clone());
         for (id, ended) in &replaced {
             let held = self.ad(*id).and_then(|ad| ad.reservations.iter_mut().find(|it| it.id == *ended)).unwrap();
-            (held.state, held.deadline) = (State::Ended, limit.unwrap().purge_at);
+            (held.state, held.expires_or_purge_at) = (State::Ended, limit.unwrap().replaced_purge_at);
         }
-        WriteOutcome::SeatsReserved { reservation: wanted, is_replay: false, replaced }
+        WriteOutcome::SeatsReserved { reservation: wanted, is_retry: false, replaced }
     }
 
     fn update_reservations(
@@ -320,14 +321,14 @@ impl Model {
     ) {
         let Some(ad) = self.ad(id) else { return };
         for reservation in &mut ad.reservations {
-            let held = reservation.state == State::Held && now < reservation.deadline;
+            let held = reservation.state == State::Held && now < reservation.expires_or_purge_at;
             if confirmed.contains(&reservation.id) && held {
                 reservation.state = State::Confirmed;
             }
             if joined.contains(&reservation.id) && reservation.state != State::Ended {
                 reservation.has_joined = is_live(reservation, now);
                 reservation.state = State::Ended;
-                reservation.deadline = UnixMs(now.0 + JOINED_RESERVATION_RETENTION_MS);
+                reservation.expires_or_purge_at = UnixMs(now.0 + JOINED_RESERVATION_RETENTION_MS);
             }
         }
     }

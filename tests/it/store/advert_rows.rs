@@ -113,7 +113,7 @@ pub(crate) fn seats(n: u32, ad: u32, seats: u16, until: u64) -> Reservation {
         request_digest: [seats as u8; 16],
         state: ReservationState::Held,
         has_joined: false,
-        deadline: UnixMs(until),
+        expires_or_purge_at: UnixMs(until),
         owner: None,
     }
 }

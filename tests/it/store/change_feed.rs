@@ -175,8 +175,8 @@ async fn reserve_on_four_replicas_never_exceeds_the_seats() {
     let (mut reserved, mut again, mut full) = (0, 0, 0);
     for outcome in outcomes {
         match outcome {
-            WriteOutcome::SeatsReserved { is_replay: false, .. } => reserved += 1,
-            WriteOutcome::SeatsReserved { is_replay: true, .. } => again += 1,
+            WriteOutcome::SeatsReserved { is_retry: false, .. } => reserved += 1,
+            WriteOutcome::SeatsReserved { is_retry: true, .. } => again += 1,
             WriteOutcome::NotEnoughSeats { open_seats: 0 } => full += 1,
             other => panic!("{other:?}"),
         }
@@ -221,7 +221,7 @@ async fn reserve_with_one_key_on_two_replicas_is_one_reservation() {
             tokio::spawn(async move { other.commit_adverts(&[reserve(seats(n, 2, 1, 900), 1)]).await.unwrap() });
         let outcomes = [first.await.unwrap().outcomes[0].clone(), second.await.unwrap().outcomes[0].clone()];
         let reserved =
-            outcomes.iter().filter(|it| matches!(it, WriteOutcome::SeatsReserved { is_replay: false, .. })).count();
+            outcomes.iter().filter(|it| matches!(it, WriteOutcome::SeatsReserved { is_retry: false, .. })).count();
         assert_eq!(
             (reserved, outcomes.contains(&WriteOutcome::IdempotencyKeyReused)),
             (1, true),

@@ -17,8 +17,8 @@ fn report_of(connected: &[i64], disconnected: &[i64], count: u32) -> ConnectedUs
     let keys = |keys: &[i64]| keys.iter().map(|key| (LADDER, *key)).collect();
     ConnectedUsersReport {
         counts: vec![(LADDER, count)],
-        connected: keys(connected),
-        disconnected: keys(disconnected),
+        newly_connected: keys(connected),
+        newly_disconnected: keys(disconnected),
         is_list_complete: true,
         ..Default::default()
     }
@@ -30,7 +30,7 @@ fn report_of(connected: &[i64], disconnected: &[i64], count: u32) -> ConnectedUs
 async fn connected_users_of_two_replicas_count_once() {
     let Some(database) = create_test_database("connected_users_of_two_replicas_count_once").await else { return };
     let (here, there) = (open_replica(&database, 1).await, open_replica(&database, 2).await);
-    let count_here = |report: ConnectedUsersReport| ConnectedUsersReport { counted_queues: vec![LADDER], ..report };
+    let count_here = |report: ConnectedUsersReport| ConnectedUsersReport { queues_to_total: vec![LADDER], ..report };
     let exchange = async |store: &PostgresStore, report: ConnectedUsersReport| {
         let totals = store.exchange_connected_users(&report).await.unwrap();
         totals.iter().find(|(key, _)| *key == LADDER).map_or(0, |(_, count)| *count)

@@ -94,8 +94,8 @@ fn rated(spec: RatingSpec) -> KeyedRatingSpec {
 }
 
 async fn rating_rows(store: &dyn QueueStore) -> Vec<(UserKey, f64, u32, i32)> {
-    let ratings = store.load_queues(UnixMs(2)).await.unwrap().ratings;
-    ratings.iter().map(|row: &RatingRow| (row.user, row.rating.rating, row.match_count, row.streak)).collect()
+    let ratings = store.purge_and_load_queues(UnixMs(2)).await.unwrap().ratings;
+    ratings.iter().map(|row: &RatingRow| (row.user, row.rating.rating, row.rated_match_count, row.streak)).collect()
 }
 
 /// R5: a repeated result is recorded once, a different one is refused, and a refused one writes nothing.
@@ -118,12 +118,14 @@ async fn check_result_is_recorded_once(store: &dyn Store) {
 
     let both = [result(1, [1, 2], [1, 2]), result(1, [1, 2], [1, 2]), result(1, [1, 2], [2, 1])];
     let [first, again, other] = <[Out; 3]>::try_from(store.commit_queues(&both).await.unwrap()).unwrap();
-    let Out::ResultRecorded { result, is_replay: false, tickets, ratings } = first else { panic!("{first:?}") };
+    let Out::ResultRecorded { result, is_repeated_report: false, tickets, ratings } = first else {
+        panic!("{first:?}")
+    };
     assert_eq!((tickets.len(), ratings.len()), (2, 2));
     assert!(
         tickets.iter().all(|it| matches!(it.state, TicketState::Ended { end_reason: TicketEndReason::Played, .. }))
     );
-    assert!(matches!(again, Out::ResultRecorded { is_replay: true, .. }), "{again:?}");
+    assert!(matches!(again, Out::ResultRecorded { is_repeated_report: true, .. }), "{again:?}");
     assert_eq!(other, Out::ConflictingResult(Arc::clone(&result)));
     assert_eq!(rating_rows(store).await, [(user(1), 1508.0, 1, 1), (user(2), 1492.0, 1, -1)]);
     assert_eq!(store.read_match_result(match_id(1)).await.unwrap().as_ref(), Some(&result));
@@ -181,14 +183,14 @@ async fn check_feedback_before_result(store: &dyn Store) {
     let [Out::FeedbackRecorded(Some(row)), Out::FeedbackAlreadyGiven { stars: 5 }] = &*outcomes else {
         panic!("{outcomes:?}")
     };
-    assert_eq!((row.rating.rating, row.match_count, row.satisfaction.mean_feedback()), (1500.0, 0, Some(5.0)));
+    assert_eq!((row.rating.rating, row.rated_match_count, row.satisfaction.mean_feedback()), (1500.0, 0, Some(5.0)));
     store.commit_queues(&[result(1, [1, 2], [1, 2]), feedback(1, 2, 2), feedback(9, 1, 2)]).await.unwrap();
     assert_eq!(
         rating_rows(store).await,
         [(user(1), 1508.0, 1, 1), (user(2), 1492.0, 1, -1)],
         "feedback changes no rating"
     );
-    let kept = store.load_queues(UnixMs(2)).await.unwrap().ratings;
+    let kept = store.purge_and_load_queues(UnixMs(2)).await.unwrap().ratings;
     let scores: Vec<_> =
         kept.iter().map(|row| (row.satisfaction.feedback_count, row.satisfaction.feedback_sum)).collect();
     assert_eq!(scores, [(2, 7), (1, 2)]);
@@ -230,8 +232,8 @@ async fn check_active_periods(store: &dyn Store) {
         _ => panic!("a RecordResult write"),
     };
     let played = async || {
-        let ratings = store.load_queues(UnixMs(2)).await.unwrap().ratings;
-        ratings.iter().map(|row| row.active_periods).collect::<Vec<_>>()
+        let ratings = store.purge_and_load_queues(UnixMs(2)).await.unwrap().ratings;
+        ratings.iter().map(|row| row.last_match_active_period).collect::<Vec<_>>()
     };
     for (n, users) in [(1, [1, 2]), (2, [3, 4]), (3, [3, 4]), (4, [5, 6]), (5, [1, 2])] {
         store.commit_queues(&start_match(n, users)).await.unwrap();
@@ -243,7 +245,7 @@ async fn check_active_periods(store: &dyn Store) {
         }
     }
     assert_eq!(played().await, [1, 1, 2, 2], "two matches in one period, one in another");
-    let known = store.load_queues(UnixMs(2)).await.unwrap().ratings[0];
+    let known = store.purge_and_load_queues(UnixMs(2)).await.unwrap().ratings[0];
     store.commit_queues(&[at(4, [5, 6], 8_000), at(5, [1, 2], 9_500)]).await.unwrap();
     assert_eq!(played().await, [4, 4, 2, 2, 3, 3]);
     // Two periods without the first two users: each adds a step of decay, and the match reduces it a little.
@@ -331,8 +333,10 @@ async fn postgres_records_a_match_result_once_over_replicas() {
     for n in 0..20 {
         here.commit_queues(&start_match(n, [1, 2])).await.unwrap();
         let outcomes = at_once(result(n, [1, 2], [1, 2]), result(n, [1, 2], [1, 2])).await;
-        let made = outcomes.iter().filter(|it| matches!(it, Out::ResultRecorded { is_replay: false, .. })).count();
-        let replayed = outcomes.iter().filter(|it| matches!(it, Out::ResultRecorded { is_replay: true, .. })).count();
+        let made =
+            outcomes.iter().filter(|it| matches!(it, Out::ResultRecorded { is_repeated_report: false, .. })).count();
+        let replayed =
+            outcomes.iter().filter(|it| matches!(it, Out::ResultRecorded { is_repeated_report: true, .. })).count();
         assert_eq!((made, replayed), (1, 1), "{outcomes:?}");
     }
     assert_eq!(rating_rows(&*there).await.iter().map(|row| row.2).collect::<Vec<_>>(), [20, 20]);
@@ -353,13 +357,16 @@ async fn postgres_records_a_match_result_once_over_replicas() {
             here.commit_queues(&[*ends]).await.unwrap();
         }
         let outcomes = at_once(late(n, [1, third]), late(n + 100, [1, fourth])).await;
-        assert!(outcomes.iter().all(|it| matches!(it, Out::ResultRecorded { is_replay: false, .. })), "{outcomes:?}");
+        assert!(
+            outcomes.iter().all(|it| matches!(it, Out::ResultRecorded { is_repeated_report: false, .. })),
+            "{outcomes:?}"
+        );
     }
     // A user without a rating is new on both servers: the second write adds to the row of the first.
     for n in 3_000..3_010 {
         let outcomes = at_once(feedback(n, n, 5), feedback(n + 100, n, 2)).await;
         assert!(outcomes.iter().all(|it| matches!(it, Out::FeedbackRecorded(Some(_)))), "{outcomes:?}");
-        let kept = here.load_queues(UnixMs(2)).await.unwrap().ratings;
+        let kept = here.purge_and_load_queues(UnixMs(2)).await.unwrap().ratings;
         let row = kept.iter().find(|row| row.user == user(n)).unwrap();
         assert_eq!((row.satisfaction.feedback_count, row.satisfaction.feedback_sum), (2, 7));
     }

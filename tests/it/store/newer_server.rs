@@ -133,7 +133,7 @@ async fn sqlite_file_with_a_newer_schema_is_used_after_a_rollback() {
     execute_on_file(&path, &newer_migration("x'00'")).await;
     let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.commit_queues(&[enter(ticket(1, 5, &[1]), 9_000, 1)]).await.unwrap().len(), 1);
-    assert_eq!(store.load_queues(UnixMs(0)).await.unwrap().tickets.len(), 1);
+    assert_eq!(store.purge_and_load_queues(UnixMs(0)).await.unwrap().tickets.len(), 1);
     store.close().await;
     execute_on_file(&path, &min_writer_version(NEWER_VERSION)).await;
     assert_refuses_to_open(SqliteStore::open(&path).await);
@@ -157,7 +157,7 @@ async fn postgres_database_with_a_newer_schema_is_used_after_a_rollback() {
     execute(&newer_migration("'\\x00'")).await;
     let store = open_postgres(&database, 2).await.unwrap();
     assert_eq!(store.commit_queues(&[enter(ticket(1, 5, &[1]), 9_000, 1)]).await.unwrap().len(), 1);
-    assert_eq!(store.load_queues(UnixMs(0)).await.unwrap().tickets.len(), 1);
+    assert_eq!(store.purge_and_load_queues(UnixMs(0)).await.unwrap().tickets.len(), 1);
     store.close().await;
     execute(&min_writer_version(NEWER_VERSION)).await;
     assert_refuses_to_open(open_postgres(&database, 3).await);
@@ -299,7 +299,7 @@ async fn postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed() {
     let third_server = open_postgres(&database, 3).await.unwrap();
     let loaded = third_server.load_advertisements(UnixMs(100)).await.unwrap();
     assert_eq!(loaded.iter().map(|stored| stored.advertisement.id).collect::<Vec<_>>(), [ad_id(1), ad_id(5)]);
-    let data = third_server.load_queues(UnixMs(10)).await.unwrap();
+    let data = third_server.purge_and_load_queues(UnixMs(10)).await.unwrap();
     assert_eq!(data.tickets.iter().map(|stored| stored.ticket.id).collect::<Vec<_>>(), [ticket_id(1), ticket_id(4)]);
     assert!(data.matches.is_empty());
     assert_eq!(third_server.unknown_row_counts(), counts);

@@ -29,7 +29,7 @@ async fn commit_one(store: &dyn Store, write: QueueWrite) -> Out {
 async fn enter_first_time(store: &dyn Store, ticket: Ticket, expires: u64) {
     let write = enter(ticket, expires, 0);
     let stored = stored_ticket(&write);
-    assert_eq!(commit_one(store, write).await, Out::Entered { ticket: stored, is_replay: false });
+    assert_eq!(commit_one(store, write).await, Out::Entered { ticket: stored, is_retry: false });
 }
 
 fn already_queued(by: u32, ticket: u32) -> Out {
@@ -56,7 +56,7 @@ fn ended(how: TicketEndReason, by: Option<u32>, purge_at: u64) -> TicketState {
 
 /// R5: a party enters once per key, sends heartbeats, leaves or expires; its ticket is kept until it is purged.
 async fn check_tickets(store: &dyn Store) {
-    let load = store.load_queues(UnixMs(0)).await.unwrap();
+    let load = store.purge_and_load_queues(UnixMs(0)).await.unwrap();
     assert_eq!((load.tickets.len(), load.matches.len(), load.ratings.len()), (0, 0, 0));
     assert_eq!(store.commit_queues(&[]).await.unwrap(), []);
 
@@ -65,7 +65,7 @@ async fn check_tickets(store: &dyn Store) {
     let first = stored_ticket(&enter(ticket(1, 1, &[1, 2]), 50, 0));
     assert_eq!(
         commit_one(store, retry).await,
-        Out::Entered { ticket: first.clone(), is_replay: true },
+        Out::Entered { ticket: first.clone(), is_retry: true },
         "the stored ticket does not change"
     );
     assert_eq!(commit_one(store, enter(ticket(1, 1, &[1]), 50, 0)).await, Out::IdempotencyKeyReused);
@@ -96,13 +96,9 @@ async fn check_tickets(store: &dyn Store) {
     );
     assert_eq!(commit_one(store, heartbeat(1, 90)).await, Out::CurrentTicket(expired.clone()));
     let late = commit_one(store, enter(ticket(1, 1, &[1, 2]), 90, 62)).await;
-    assert_eq!(
-        late,
-        Out::Entered { ticket: expired.clone(), is_replay: true },
-        "a late retry returns the ended ticket"
-    );
+    assert_eq!(late, Out::Entered { ticket: expired.clone(), is_retry: true }, "a late retry returns the ended ticket");
     store.purge_queues(UnixMs(69)).await.unwrap();
-    assert_eq!(store.load_queues(UnixMs(69)).await.unwrap().tickets, [expired]);
+    assert_eq!(store.purge_and_load_queues(UnixMs(69)).await.unwrap().tickets, [expired]);
     store.purge_queues(UnixMs(70)).await.unwrap();
     enter_first_time(store, ticket(1, 1, &[1, 2]), 99).await;
 }
@@ -141,7 +137,7 @@ async fn check_users(store: &dyn Store) {
     ];
     let outcomes = store.commit_queues(&swap).await.unwrap();
     assert!(
-        matches!(outcomes[..], [Out::CurrentTicket(_), Out::Entered { is_replay: false, .. }, Out::CurrentTicket(_)]),
+        matches!(outcomes[..], [Out::CurrentTicket(_), Out::Entered { is_retry: false, .. }, Out::CurrentTicket(_)]),
         "{outcomes:?}"
     );
     enter_first_time(store, ticket(7, 1, &[5]), 50).await;
@@ -174,7 +170,7 @@ async fn check_proposals(store: &dyn Store) {
     let of_two_queues = new_match(2, 1, &[(1, &[1, 2]), (5, &[6])]);
     assert_eq!(commit_one(store, propose(of_two_queues, 1)).await, unavailable(&[5]), "ticket 5 is in another queue");
     assert_eq!(commit_one(store, propose(new_match(2, 1, &[]), 1)).await, unavailable(&[]), "no tickets");
-    let there = store.load_queues(UnixMs(1)).await.unwrap();
+    let there = store.purge_and_load_queues(UnixMs(1)).await.unwrap();
     assert_eq!(there.matches, []);
     assert!(there.tickets.iter().all(|it| it.state == TicketState::Waiting || it.ticket.id == ticket_id(3)));
 
@@ -277,7 +273,7 @@ async fn check_transitions(store: &dyn Store) {
     let absent = ended(TicketEndReason::NotAcceptedInTime, Some(1), 80);
     let after = states(commit_one(store, transition(failed.clone(), &fates)).await);
     assert_eq!(after, [(1, TicketState::Waiting, 77, 3), (2, absent, 50, 3)]);
-    let Out::Entered { ticket: stored, is_replay: true } = commit_one(store, enter(ticket(1, 1, &[1, 2]), 99, 9)).await
+    let Out::Entered { ticket: stored, is_retry: true } = commit_one(store, enter(ticket(1, 1, &[1, 2]), 99, 9)).await
     else {
         panic!()
     };
@@ -305,8 +301,12 @@ async fn check_transitions(store: &dyn Store) {
         assert_eq!(store.read_match(match_id(2)).await.unwrap().as_deref(), Some(&last), "as it was written");
     }
     enter_first_time(store, ticket(7, 2, &[3]), 50).await;
-    assert_eq!(store.load_queues(UnixMs(89)).await.unwrap().matches, [Arc::new(failed), Arc::new(last)]);
-    assert_eq!(store.load_queues(UnixMs(90)).await.unwrap().matches, Vec::<Arc<Match>>::new(), "both are purged");
+    assert_eq!(store.purge_and_load_queues(UnixMs(89)).await.unwrap().matches, [Arc::new(failed), Arc::new(last)]);
+    assert_eq!(
+        store.purge_and_load_queues(UnixMs(90)).await.unwrap().matches,
+        Vec::<Arc<Match>>::new(),
+        "both are purged"
+    );
 }
 
 /// S0-21, B-35: each failed ready check has a longer cooldown in that queue, until the schedule resets.
@@ -378,9 +378,9 @@ async fn check_restart<S: Store>(store: S, reopen: impl AsyncFn(S) -> S) {
     again.extend([rating(1, 3, 1.5), rating(1, 3, 2.5)]);
     commit_one(&store, QueueWrite::ImportRatings { rows: again }).await;
 
-    let before = store.load_queues(UnixMs(0)).await.unwrap();
+    let before = store.purge_and_load_queues(UnixMs(0)).await.unwrap();
     let store = reopen(store).await;
-    let after = store.load_queues(UnixMs(0)).await.unwrap();
+    let after = store.purge_and_load_queues(UnixMs(0)).await.unwrap();
     assert_eq!(format!("{before:?}"), format!("{after:?}"), "`Debug` tells -0.0 from 0.0");
     assert_eq!(after.matches, proposed.map(Arc::new).into_iter().rev().collect::<Vec<_>>());
     let expected = |n: u32, match_number: Option<u32>| {
@@ -415,7 +415,7 @@ async fn check_concurrent_proposals(store: Arc<dyn Store>) {
     let refused =
         outcomes.iter().filter(|it| matches!(it, Out::TicketsUnavailable { tickets } if tickets.len() == 1)).count();
     assert_eq!((made, refused), (1, 31));
-    let load = store.load_queues(UnixMs(1)).await.unwrap();
+    let load = store.purge_and_load_queues(UnixMs(1)).await.unwrap();
     assert_eq!((load.matches.len(), load.tickets.iter().filter(|it| it.version == 2).count()), (1, 1));
 }
 

@@ -19,8 +19,14 @@ async fn lease_of_a_queue_is_held_by_one_replica() {
     let (here, there) = (open_replica(&database, 1).await, open_replica(&database, 2).await);
     let [first, second, other_connection] = [3, 1, 2].map(|set| QueueKey { set_id: SetId(set), silo: SILO });
     let (live, none) = (BTreeSet::from([1]), BTreeSet::new());
-    assert_eq!(here.renew_lease_holder(60_000).await.unwrap(), LiveServers { was_live: false, others: none.clone() });
-    assert_eq!(there.renew_lease_holder(60_000).await.unwrap(), LiveServers { was_live: false, others: live.clone() });
+    assert_eq!(
+        here.renew_lease_holder(60_000).await.unwrap(),
+        LiveServers { was_this_server_live: false, others: none.clone() }
+    );
+    assert_eq!(
+        there.renew_lease_holder(60_000).await.unwrap(),
+        LiveServers { was_this_server_live: false, others: live.clone() }
+    );
     assert_eq!(here.acquire_leases(&[first, second], 60_000).await.unwrap(), [true, true]);
     assert_eq!(there.acquire_leases(&[other_connection, first, second], 60_000).await.unwrap(), [true, false, false]);
     assert_eq!(
@@ -29,7 +35,10 @@ async fn lease_of_a_queue_is_held_by_one_replica() {
         "it keeps its own lease"
     );
     here.release_leases().await.unwrap();
-    assert_eq!(there.renew_lease_holder(60_000).await.unwrap(), LiveServers { was_live: true, others: none.clone() });
+    assert_eq!(
+        there.renew_lease_holder(60_000).await.unwrap(),
+        LiveServers { was_this_server_live: true, others: none.clone() }
+    );
     assert_eq!(
         there.acquire_leases(&[first, other_connection], 60_000).await.unwrap(),
         [true, true],
@@ -59,7 +68,7 @@ async fn lease_ends_with_the_life_of_its_holder() {
     here.renew_lease_holder(0).await.unwrap();
     assert_eq!(there.renew_lease_holder(60_000).await.unwrap().others, BTreeSet::new());
     assert_eq!(there.acquire_leases(&queue, 60_000).await.unwrap(), [true]);
-    assert!(!here.renew_lease_holder(60_000).await.unwrap().was_live);
+    assert!(!here.renew_lease_holder(60_000).await.unwrap().was_this_server_live);
     assert_eq!(here.acquire_leases(&queue, 60_000).await.unwrap(), [false]);
     assert_eq!(here.lowest_store_format().await.unwrap(), STORE_FORMAT_VERSION);
 

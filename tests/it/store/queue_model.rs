@@ -76,7 +76,7 @@ impl Model {
     /// Sets a ticket's state.
     fn set_state(&mut self, id: TicketId, state: State) -> StoredTicket {
         let ticket = self.ticket(id).expect("the ticket exists");
-        (ticket.state, ticket.acknowledged) = (state, 0);
+        (ticket.state, ticket.ready_check_delivered_mask) = (state, 0);
         ticket.version += 1;
         if let State::Ended { .. } = state {
             ticket.seat_vectors = SeatBeaconVectors::default();
@@ -98,19 +98,20 @@ impl Model {
                 max_tickets_per_user: max,
                 now,
             } => self.enter((ticket, seat_vectors), (expires, digest), (caller_user, &consents, max), now),
-            QueueWrite::Acknowledge { ticket_id: id, match_id, acknowledged } => match self.ticket(id) {
+            QueueWrite::RecordReadyCheckDelivery { ticket_id: id, match_id, acknowledged } => match self.ticket(id) {
                 None => Out::TicketNotFound,
                 Some(ticket) => {
                     for bit in (0..64).map(|index| 1 << index).filter(|bit| acknowledged & bit != 0) {
-                        if ticket.state == State::InMatch(match_id) && ticket.acknowledged & bit == 0 {
-                            (ticket.acknowledged, ticket.version) = (ticket.acknowledged + bit, ticket.version + 1);
+                        if ticket.state == State::InMatch(match_id) && ticket.ready_check_delivered_mask & bit == 0 {
+                            (ticket.ready_check_delivered_mask, ticket.version) =
+                                (ticket.ready_check_delivered_mask + bit, ticket.version + 1);
                         }
                     }
                     Out::CurrentTicket(ticket.clone())
                 }
             },
             QueueWrite::TakeConsents { taken_by, consents } => match self.spent_consent(taken_by, &consents) {
-                Some(spent) => Out::ConsentSpent(spent),
+                Some(spent) => Out::ConsentUnavailable(spent),
                 None => {
                     self.take_consents(taken_by, &consents);
                     Out::ConsentsTaken
@@ -131,7 +132,7 @@ impl Model {
                     Out::CurrentTicket(ticket.clone())
                 }
             },
-            QueueWrite::RenewVector { ticket_id: id, seat, vector } => match self.ticket(id) {
+            QueueWrite::RenewBeaconVector { ticket_id: id, seat, vector } => match self.ticket(id) {
                 None => Out::TicketNotFound,
                 Some(ticket) => {
                     let mut vectors = ticket.seat_vectors.vectors().to_vec();
@@ -153,11 +154,11 @@ impl Model {
                     Out::CurrentTicket(self.set_state(id, State::Ended { end_reason: how, match_id: None, purge_at }))
                 }
             },
-            QueueWrite::EraseUser(_) | QueueWrite::RemoveRatings { .. } => {
+            QueueWrite::EraseUser(_) | QueueWrite::RemoveInactiveRatings { .. } => {
                 panic!("not drawn: tests/it/security/erasure.rs has its own search")
             }
             QueueWrite::ProposeMatch { proposed, now } => self.propose(proposed, now),
-            QueueWrite::StartMatch { started, tickets, other_tickets, consents, expires_at, purge_at } => {
+            QueueWrite::StartSessionMatch { started, tickets, other_tickets, consents, expires_at, purge_at } => {
                 self.start(started, tickets, (&other_tickets, &consents), (expires_at, purge_at))
             }
             QueueWrite::TransitionMatch {
@@ -219,7 +220,12 @@ impl Model {
                 if let Some(known) = self.results.iter().find(|it| it.report.match_id == report.match_id) {
                     let (result, replayed) = (Arc::clone(known), true);
                     return match known.report_digest == digest {
-                        true => Out::ResultRecorded { result, is_replay: replayed, tickets: vec![], ratings: vec![] },
+                        true => Out::ResultRecorded {
+                            result,
+                            is_repeated_report: replayed,
+                            tickets: vec![],
+                            ratings: vec![],
+                        },
                         false => Out::ConflictingResult(result),
                     };
                 }
@@ -259,13 +265,13 @@ impl Model {
         if let Some(stored) = self.ticket(ticket.id) {
             let same = stored.request_digest == digest;
             return if same {
-                Out::Entered { ticket: stored.clone(), is_replay: true }
+                Out::Entered { ticket: stored.clone(), is_retry: true }
             } else {
                 Out::IdempotencyKeyReused
             };
         }
         if let Some(spent) = self.spent_consent(ticket.id.into(), consents) {
-            return Out::ConsentSpent(spent);
+            return Out::ConsentUnavailable(spent);
         }
         let users = ticket.session.sorted_users();
         let own: Vec<UserKey> = users.iter().copied().filter(|user| Some(*user) == caller_user).collect();
@@ -277,10 +283,17 @@ impl Model {
         // The sequences use ids again after their tickets were purged.
         self.left.retain(|(_, id)| *id != ticket.id);
         let (state, expires_at, request_digest) = (State::Waiting, expires, digest);
-        let stored =
-            StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0, seat_vectors };
+        let stored = StoredTicket {
+            ticket,
+            state,
+            expires_at,
+            version: 1,
+            request_digest,
+            ready_check_delivered_mask: 0,
+            seat_vectors,
+        };
         self.tickets.push(stored.clone());
-        Out::Entered { ticket: stored, is_replay: false }
+        Out::Entered { ticket: stored, is_retry: false }
     }
 
     /// Obstacle that keeps one of `users` from entering: of all of them a match first, then a ticket, then too many, then a cooldown.
@@ -383,7 +396,7 @@ impl Model {
             return Out::MatchStarted { started: Arc::clone(known), tickets: vec![] };
         }
         if let Some(spent) = self.spent_consent(started.id.into(), consents) {
-            return Out::ConsentSpent(spent);
+            return Out::ConsentUnavailable(spent);
         }
         let seats: BTreeSet<UserKey> =
             started.tickets.iter().flat_map(|it| &it.players).map(|seat| seat.user).collect();
@@ -418,7 +431,7 @@ impl Model {
                 expires_at,
                 version: 1,
                 request_digest,
-                acknowledged: 0,
+                ready_check_delivered_mask: 0,
                 seat_vectors: SeatBeaconVectors::default(),
             };
             self.tickets.push(stored.clone());

@@ -62,7 +62,7 @@ async fn proposals_on_two_replicas_never_match_one_player_twice() {
             .count();
         assert_eq!((written, refused), (1, 1), "{outcomes:?}");
     }
-    let load = here.load_queues(UnixMs(1)).await.unwrap();
+    let load = here.purge_and_load_queues(UnixMs(1)).await.unwrap();
     assert_eq!(load.matches.len(), 40);
     for found in &load.matches {
         for member in &found.tickets {
@@ -96,7 +96,7 @@ async fn enter_on_two_replicas_never_queues_one_player_twice() {
         let n = n + 2_000;
         let once = [enter(ticket(n, 1, &[n]), 50, 0), enter(ticket(n, 1, &[n]), 50, 0)];
         let [first, second] = commit_at_once(&here, &there, once).await;
-        let (Out::Entered { is_replay: first, .. }, Out::Entered { is_replay: second, .. }) = (first, second) else {
+        let (Out::Entered { is_retry: first, .. }, Out::Entered { is_retry: second, .. }) = (first, second) else {
             panic!()
         };
         assert!(first != second);
@@ -104,7 +104,7 @@ async fn enter_on_two_replicas_never_queues_one_player_twice() {
         let exclusive = Ticket { exclusive: true, ..ticket(n, 1, &[n]) };
         let outcomes =
             commit_at_once(&here, &there, [enter(exclusive, 50, 0), enter(ticket(n + 500, 2, &[n]), 50, 0)]).await;
-        let entered = outcomes.iter().filter(|it| matches!(it, Out::Entered { is_replay: false, .. })).count();
+        let entered = outcomes.iter().filter(|it| matches!(it, Out::Entered { is_retry: false, .. })).count();
         let refused = outcomes.iter().filter(|it| matches!(it, Out::AlreadyQueued { .. })).count();
         assert_eq!((entered, refused), (1, 1), "{outcomes:?}");
     }
@@ -316,7 +316,7 @@ async fn queue_feed_is_limited_to_the_replicas_silos() {
     here.commit_queues(&[&enters[..], &[propose(new_match(1, 1, &[(1, &[1])]), 1), rates]].concat()).await.unwrap();
     let batch = read_changes(&mut feed).await;
     assert_eq!((changed_ids(&batch), batch.ratings.len()), ((vec![2], vec![]), 1));
-    let load = other.load_queues(UnixMs(0)).await.unwrap();
+    let load = other.purge_and_load_queues(UnixMs(0)).await.unwrap();
     assert_eq!((load.tickets.len(), load.matches.len(), load.ratings.len()), (1, 0, 1));
 }
 
@@ -341,7 +341,7 @@ async fn queue_commit_that_fails_writes_nothing() {
         .unwrap();
     assert_eq!(empty_batches, 1);
     let again = commit_one(&here, enter(ticket(1, 1, &[1]), 50, 0)).await;
-    assert!(matches!(again, Out::Entered { is_replay: false, .. }));
+    assert!(matches!(again, Out::Entered { is_retry: false, .. }));
 }
 
 /// A proxy that listens in `folder` as Postgres does and forwards to the server in `to`. When `cut` is set, it closes
@@ -398,7 +398,7 @@ async fn queue_commit_with_a_lost_answer_is_resolved() {
     let outcome = commit_one(&here, propose(new_match(1, 1, &[(1, &[1])]), 1)).await;
     assert!(matches!(outcome, Out::MatchWritten { .. }), "{outcome:?}");
     assert!(!cut.load(Ordering::SeqCst), "the connection was cut");
-    let load = here.load_queues(UnixMs(1)).await.unwrap();
+    let load = here.purge_and_load_queues(UnixMs(1)).await.unwrap();
     assert_eq!((load.matches.len(), load.tickets[0].state), (1, TicketState::InMatch(match_id(1))));
     proxy.abort();
 }

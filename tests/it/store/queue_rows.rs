@@ -184,7 +184,7 @@ pub(crate) fn start_match(n: u32, members: &[(u32, &[u32])], other_tickets: &[u3
     };
     let backfilled_session = None;
     let started = Match { stage, session_start: Some(session_start), backfilled_session, ..new_match(n, 1, members) };
-    QueueWrite::StartMatch {
+    QueueWrite::StartSessionMatch {
         started: Arc::new(started),
         tickets: members.iter().map(|(n, users)| Arc::new(ticket(*n, 1, users))).collect(),
         other_tickets: other_tickets.iter().copied().map(ticket_id).collect(),
@@ -242,11 +242,11 @@ pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
         key: first_scale(set),
         rating: PlayerRating { rating, deviation: 0.1 },
         volatility: 0.06,
-        match_count: n,
+        rated_match_count: n,
         last_match_at: UnixMs(7),
         streak: 0,
         satisfaction: UserSatisfactionStatistics::default(),
-        active_periods: 0,
+        last_match_active_period: 0,
     }
 }
 
@@ -258,5 +258,5 @@ pub(crate) fn stored_ticket(entered: &QueueWrite) -> StoredTicket {
     };
     let (ticket, seat_vectors) = (Arc::clone(ticket), seat_vectors.clone());
     let (state, expires_at, request_digest) = (TicketState::Waiting, *expires, *digest);
-    StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0, seat_vectors }
+    StoredTicket { ticket, state, expires_at, version: 1, request_digest, ready_check_delivered_mask: 0, seat_vectors }
 }

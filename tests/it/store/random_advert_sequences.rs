@@ -103,7 +103,7 @@ fn advert_owner(n: u32, (until, per_account, is_create, is_new, is_counted): Own
         3 | 4 => (owner_key(2, 0), AdvertLimitPolicy::Refuse { max: 1 }),
         _ => return None,
     };
-    is_counted.then_some(AdvertOwner { key, limit, is_new })
+    is_counted.then_some(AdvertOwner { key, limit, is_new_advert: is_new })
 }
 
 /// Reservations of two clients of one account, of another account for the party of the first, and of a user to erase.
@@ -126,7 +126,8 @@ fn reserve_owned(reservation: Reservation, (purge_at, per_account, ..): OwnerCho
         }
         _ => None,
     };
-    let limit = owner.map(|_| ReservationLimit { limit: client_limit(per_account), purge_at: UnixMs(purge_at) });
+    let limit =
+        owner.map(|_| ReservationLimit { limit: client_limit(per_account), replaced_purge_at: UnixMs(purge_at) });
     AdvertWrite::ReserveSeats { reservation: Reservation { owner, ..reservation }, limit, now: UnixMs(now) }
 }
 

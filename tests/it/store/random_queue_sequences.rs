@@ -165,11 +165,11 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
         2 => (n.clone(), now.clone()).prop_map(|(n, expires)| RandomWrite::Complete(heartbeat(n, expires))),
         2 => (n.clone(), 0..2_u8, 0..3_u16).prop_map(|(n, seat, steps)| {
             let (ticket_id, seat, vector) = (ticket_id(n), TicketSeat(seat), published_vector(steps));
-            RandomWrite::Complete(QueueWrite::RenewVector { ticket_id, seat, vector })
+            RandomWrite::Complete(QueueWrite::RenewBeaconVector { ticket_id, seat, vector })
         }),
         2 => (n.clone(), 0..5_u32, 0..8_u64).prop_map(|(n, m, acknowledged)| {
             let (ticket_id, match_id) = (ticket_id(n), match_id(m));
-            RandomWrite::Complete(QueueWrite::Acknowledge { ticket_id, match_id, acknowledged })
+            RandomWrite::Complete(QueueWrite::RecordReadyCheckDelivery { ticket_id, match_id, acknowledged })
         }),
         2 => (0..3_u8, prop::collection::vec(0..3_u8, 0..3)).prop_map(|(by, consents)| {
             let (taken_by, consents) = (ConsentConsumer([by; 16]), consents.into_iter().map(consent).collect());
@@ -197,7 +197,7 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
                 let members = [(20 + 2 * n, first), (21 + 2 * n, rest)];
                 let members = if rest.is_empty() { &members[..1] } else { &members[..] };
                 let mut write = start_match(n, members, &elsewhere);
-                if let QueueWrite::StartMatch { consents, .. } = &mut write {
+                if let QueueWrite::StartSessionMatch { consents, .. } = &mut write {
                     consents.extend(users.get(1).map(|other| consent((*other % 3) as u8)));
                 }
                 RandomWrite::Complete(write)
@@ -444,7 +444,7 @@ impl StoreModel for Model {
     }
 
     async fn compare_load(&mut self, store: &impl Store, now: UnixMs) {
-        let load = store.load_queues(now).await.unwrap();
+        let load = store.purge_and_load_queues(now).await.unwrap();
         let expected = self.load(now);
         assert_eq!((load.tickets, load.matches, load.ratings), (expected.tickets, expected.matches, expected.ratings));
         let all = store.list_finished_matches((UnixMs(0), MatchId::from_bytes([0; 16])), 100).await.unwrap();

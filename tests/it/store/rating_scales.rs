@@ -44,9 +44,9 @@ async fn check_ratings_are_apart_by_key(store: &dyn Store) {
     let on = |key, value| RatingRow { key, ..rating(1, 1, value) };
     let rows = vec![on(first_scale(1), 1.5), on(SCALE, 2.5), on(OTHER_SCALE, 3.5)];
     store.commit_queues(&[QueueWrite::ImportRatings { rows: rows.clone() }]).await.unwrap();
-    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, rows);
+    assert_eq!(store.purge_and_load_queues(UnixMs(1)).await.unwrap().ratings, rows);
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![on(SCALE, 9.5)] }]).await.unwrap();
-    let ratings = store.load_queues(UnixMs(1)).await.unwrap().ratings;
+    let ratings = store.purge_and_load_queues(UnixMs(1)).await.unwrap().ratings;
     assert_eq!(ratings.iter().map(|row| row.rating.rating).collect::<Vec<_>>(), [1.5, 9.5, 3.5]);
 }
 
@@ -75,7 +75,7 @@ async fn first_scale_has_the_ratings_of_an_older_sqlite_file() {
          alter table rating drop column disputed_matches; delete from _sqlx_migrations where version in (2, 4, 11)")
     .await;
     let store = SqliteStore::open(&path).await.unwrap();
-    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);
+    assert_eq!(store.purge_and_load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);
     assert_eq!(record(&store, &[(SetId(1), SCALE)]).await, [(SetId(1), SCALE)]);
     store.close().await;
     let min_version = "select value from store_setting where name = 'min_writer_version'";
@@ -115,13 +115,15 @@ async fn first_scale_is_shared_with_an_older_server_on_postgres() {
                   values ($1, 1, 1600, 0, 0, 3, 7)";
     let key = sqlx::types::Uuid::from_bytes(*user(1).as_bytes());
     sqlx::query(insert).bind(key).execute(&mut connection).await.unwrap();
-    let row = here.load_queues(UnixMs(1)).await.unwrap().ratings[0];
-    assert_eq!((row.key, row.rating.rating, row.match_count), (first_scale(1), 1600.0, 3));
-    here.commit_queues(&[QueueWrite::ImportRatings { rows: vec![RatingRow { match_count: 4, ..row }] }]).await.unwrap();
+    let row = here.purge_and_load_queues(UnixMs(1)).await.unwrap().ratings[0];
+    assert_eq!((row.key, row.rating.rating, row.rated_match_count), (first_scale(1), 1600.0, 3));
+    here.commit_queues(&[QueueWrite::ImportRatings { rows: vec![RatingRow { rated_match_count: 4, ..row }] }])
+        .await
+        .unwrap();
     let update = "update rating set match_count = match_count + 1 where user_key = $1 returning match_count";
     let count: i64 = sqlx::query_scalar(update).bind(key).fetch_one(&mut connection).await.unwrap();
     assert_eq!(count, 5, "both servers' matches count");
-    assert_eq!(there.load_queues(UnixMs(1)).await.unwrap().ratings[0].match_count, 5);
+    assert_eq!(there.purge_and_load_queues(UnixMs(1)).await.unwrap().ratings[0].rated_match_count, 5);
 
     sqlx::raw_sql("truncate rating, first_rating_scale").execute(&mut connection).await.unwrap();
     check_first_scale_is_recorded_once(&here).await;
@@ -148,11 +150,11 @@ async fn first_scale_of_a_set_that_has_played_has_the_former_defaults() {
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
     let keys = |set| OwnRatingKeys { set_id: SetId(set), current: OTHER_SCALE, former: SCALE };
     let recorded = store.record_first_scales(&[keys(1)]).await.unwrap();
-    assert_eq!((recorded[0].key, recorded[0].defaults), (SCALE, RatingDefaults::Former));
+    assert_eq!((recorded[0].key, recorded[0].defaults_version), (SCALE, RatingDefaults::Former));
     assert_eq!(min_version().await, 1);
     let recorded = store.record_first_scales(&[keys(1), keys(2)]).await.unwrap();
-    assert_eq!((recorded[0].key, recorded[0].defaults), (SCALE, RatingDefaults::Former));
-    assert_eq!((recorded[1].key, recorded[1].defaults), (OTHER_SCALE, RatingDefaults::Current));
+    assert_eq!((recorded[0].key, recorded[0].defaults_version), (SCALE, RatingDefaults::Former));
+    assert_eq!((recorded[1].key, recorded[1].defaults_version), (OTHER_SCALE, RatingDefaults::Current));
     assert_eq!(min_version().await, 2);
     store.close().await;
 }

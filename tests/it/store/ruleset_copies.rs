@@ -38,11 +38,14 @@ async fn check_store(store: &dyn Store) {
     apply(report(vec![reported(1, hash, "<a/>"), reported(2, 7, "<b/>"), reported(3, 8, "<c/>")], 100)).await;
     let copies = apply(report(vec![reported(1, hash, "<a />")], 200)).await;
     assert_eq!(keys(&copies), [(1, hash), (2, 7), (3, 8)]);
-    assert_eq!((&*copies[0].source_xml, copies[0].active_at, copies[1].active_at), ("<a />", UnixMs(200), UnixMs(100)));
+    assert_eq!(
+        (&*copies[0].source_xml, copies[0].last_active_at, copies[1].last_active_at),
+        ("<a />", UnixMs(200), UnixMs(100))
+    );
     let removed = RulesetReport { removed: vec![reported(2, 7, "<b/>")], ..report(vec![], 300) };
-    assert_eq!(apply(removed.clone()).await[1].removed_at, Some(UnixMs(300)));
-    let copies = apply(RulesetReport { ended_sets: vec![SetId(2)], now: UnixMs(400), ..removed }).await;
-    assert_eq!((copies[1].removed_at, copies[1].ended_at), (Some(UnixMs(300)), Some(UnixMs(400))));
+    assert_eq!(apply(removed.clone()).await[1].file_removed_at, Some(UnixMs(300)));
+    let copies = apply(RulesetReport { sets_to_retire: vec![SetId(2)], now: UnixMs(400), ..removed }).await;
+    assert_eq!((copies[1].file_removed_at, copies[1].set_retired_at), (Some(UnixMs(300)), Some(UnixMs(400))));
     assert_eq!(
         apply(RulesetReport { now: UnixMs(450), ..RulesetReport::default() }).await,
         copies,
@@ -56,7 +59,7 @@ async fn check_store(store: &dyn Store) {
     assert_eq!(keys(&apply(purge.clone()).await), [(1, hash), (2, 7)]);
     store.commit_queues(&[end_ticket(2, TicketEndReason::RulesetRetired, 70, 2)]).await.expect("end");
     assert_eq!(keys(&apply(purge).await), [(1, hash)]);
-    let tickets = store.load_queues(UnixMs(3)).await.expect("load").tickets;
+    let tickets = store.purge_and_load_queues(UnixMs(3)).await.expect("load").tickets;
     assert!(format!("{tickets:?}").contains("RulesetRetired"), "{tickets:?}");
 }
 

@@ -39,8 +39,8 @@ async fn ratings_survive_a_reopened_file() {
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![known, rating(2, 1, 1.5)] }]).await.unwrap();
     store.close().await;
     let store = SqliteStore::open(&path).await.unwrap();
-    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [known, rating(2, 1, 1.5)]);
-    let counted = RatingRow { active_periods: 3, ..known };
+    assert_eq!(store.purge_and_load_queues(UnixMs(1)).await.unwrap().ratings, [known, rating(2, 1, 1.5)]);
+    let counted = RatingRow { last_match_active_period: 3, ..known };
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![counted] }]).await.unwrap();
     let feedback = QueueWrite::RecordFeedback {
         match_id: match_id(1),
@@ -53,7 +53,7 @@ async fn ratings_survive_a_reopened_file() {
     store.commit_queues(&[feedback]).await.unwrap();
     store.close().await;
     let store = SqliteStore::open(&path).await.unwrap();
-    let ratings = store.load_queues(UnixMs(1)).await.unwrap().ratings;
+    let ratings = store.purge_and_load_queues(UnixMs(1)).await.unwrap().ratings;
     assert_eq!(ratings[0], counted);
     assert_eq!((ratings[1].satisfaction.feedback_count, ratings[1].satisfaction.feedback_sum), (1, 4));
 }
@@ -99,7 +99,7 @@ async fn queue_row_corruption_names_table_and_column() {
         sql(&path, damage).await;
         let store = SqliteStore::open(&path).await.unwrap();
         // Rows that are not loaded are read by an enter.
-        let refused = match store.load_queues(UnixMs(1)).await {
+        let refused = match store.purge_and_load_queues(UnixMs(1)).await {
             Err(refused) => refused,
             Ok(_) => store.commit_queues(&[enter(ticket(9, 2, &[1, 2]), 50, 0)]).await.unwrap_err(),
         };

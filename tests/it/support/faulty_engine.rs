@@ -54,8 +54,8 @@ pub(crate) async fn start_engine(
         served_silos: None,
         supervisor: TaskSupervisor::default(),
         pass_failures: PassFailureFolder::default(),
-        beacons: BeaconSettings::default(),
-        encode_advert: encode_static_candidate_fields,
+        beacon_settings: BeaconSettings::default(),
+        encode_static_candidate_fields: encode_static_candidate_fields,
     };
     Engine::start(deps).await.expect("the engine starts")
 }

@@ -172,7 +172,7 @@ pub(crate) fn update_answer(id: AdvertisementId, created: bool) -> UpdateAdvertA
     UpdateAdvertAnswer {
         id,
         advertisement_token: vec![7],
-        created,
+        is_new_advert: created,
         expires_in_ms: 30_000,
         ruleset_hash: RulesetHash(RULESET_HASH),
         next_expansion_in_ms: Some(9_000),
@@ -212,7 +212,7 @@ impl MatchmakingEngine for ScriptedEngine {
                 avoidance_cost: 0.0,
                 id: advertisement_id(byte),
                 handle: None,
-                encoded_advert: &encoded,
+                static_candidate_fields: &encoded,
                 score,
                 score_terms: &[0.023_456_7, score - 0.023_456_7],
                 distance_miles: Some(250.0),
@@ -225,7 +225,7 @@ impl MatchmakingEngine for ScriptedEngine {
         Ok(SearchSummary {
             ruleset: self.ruleset.clone(),
             evaluated_rows: 5,
-            truncated: false,
+            is_truncated: false,
             refusal_counts: vec![own, allowed],
             search_token: vec![9, 9],
             searching_for_ms: 1_500,
@@ -311,7 +311,7 @@ impl MatchmakingEngine for ScriptedEngine {
                 avoidance_cost: 0.0,
                 id,
                 handle: None,
-                encoded_advert: &encoded,
+                static_candidate_fields: &encoded,
                 score: 0.0,
                 score_terms: &[0.0, 0.0],
                 distance_miles: None,
@@ -323,10 +323,10 @@ impl MatchmakingEngine for ScriptedEngine {
             ruleset: self.ruleset.clone(),
             involved_phase_may_start: true,
             search_token: Vec::new(),
-            answered: 0,
-            probed: 0,
+            answered_count: 0,
+            probed_count: 0,
             ignored_fields: Vec::new(),
-            implausible_measurements: Vec::new(),
+            implausible_measurement_indices: Vec::new(),
         })
     }
 

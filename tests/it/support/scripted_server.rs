@@ -141,7 +141,7 @@ impl RulesetAdmin for StubOperatorBackend {
             loaded_at: UnixMs(77),
             problems: vec![],
             ratings: None,
-            ends_in_ms: Some(9),
+            retires_in_ms: Some(9),
             live_tickets: 3,
             live_matches: 4,
         }]

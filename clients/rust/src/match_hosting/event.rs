@@ -67,8 +67,8 @@ pub enum HostingOutcome {
         /// The failure.
         error: CallError,
     },
-    /// The server lists as many matches of the advertisement as it lists of one. Others are not confirmed, and get another game server: publish
-    /// another advertisement for more. Told once until the list is shorter.
+    /// The advertisement has as many matches as the server lists at once, or more. It lists more by turns, so a new one may be known here too
+    /// late to be confirmed, and get another game server: publish another advertisement. Told once until the list is shorter.
     ListFull {
         /// Most matches of a list.
         matches_max: usize,

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::pb;
 use crate::secret_length::debug_secret_length;
 
-/// Matches that one heartbeat may name, and that the server lists of one advertisement.
+/// Matches that one heartbeat may name, and that the server lists at once.
 pub(crate) const MATCHES_PER_HEARTBEAT_MAX: usize = 256;
 
 /// Matches after which a round takes no more new ones: they wait for the next round.
@@ -51,7 +51,7 @@ impl HostedMatches {
         self.hosted.iter().map(String::as_str)
     }
 
-    /// Whether the server has listed as many matches as it lists of one advertisement. It may have more, which this host does not learn of.
+    /// Whether the server has listed as many matches as it lists at once. It may have more, which it lists by turns.
     pub(crate) fn is_list_full(&self) -> bool {
         self.is_list_full
     }

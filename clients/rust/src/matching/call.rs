@@ -86,6 +86,12 @@ impl CallError {
         Self { code: Code::Internal, reason: pb::ErrorReason::Unspecified, retry_after_ms: None, message }
     }
 
+    /// A game server was to search.
+    pub(crate) fn game_server_searches() -> Self {
+        let message = "hosting: a game server does not search: start it with Event::BecomeHost".to_owned();
+        Self { code: Code::InvalidArgument, reason: pb::ErrorReason::Unspecified, retry_after_ms: None, message }
+    }
+
     /// Whether another attempt of the same call may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         match self.code {

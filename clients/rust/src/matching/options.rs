@@ -23,7 +23,7 @@ pub struct MatchingOptions {
     pub service_configuration_hash: Option<u32>,
     /// Data for the host's game in involved probes, such as build and map; at most 1134 bytes are sent.
     pub game_data: Vec<u8>,
-    /// Session that this client may host. `None`: the loop only searches.
+    /// Session that this client may host. `None`: the loop only searches. With a game server, a started loop ends at once with INVALID_ARGUMENT.
     pub hosting: Option<HostedSession>,
     /// Time for the game to connect to a host, 1 ms or more. Seats that expire sooner shorten it.
     pub connect_timeout: Duration,

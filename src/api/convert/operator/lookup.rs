@@ -106,7 +106,7 @@ pub(crate) fn user_log_name_text(name: [u8; 16]) -> String {
 
 /// Converts the state of a match.
 pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeySecret) -> pb::GetMatchResponse {
-    let MatchOverview { found_match: found, blocking_rule, now } = overview;
+    let MatchOverview { found_match: found, placement_problem: blocking_rule, read_at: now } = overview;
     let (stage, ends_at, host_lost_at) = match &found.stage {
         MatchStage::ReadyCheck { deadline } => (pb::MatchStage::ReadyCheck, Some(*deadline), None),
         MatchStage::Placing { deadline } => (pb::MatchStage::Placing, Some(*deadline), None),
@@ -167,7 +167,7 @@ fn worst_pair(found: &Match, pair: WorstPair) -> pb::WorstPair {
 
 /// Converts the state of a user.
 pub(crate) fn player_response(overview: &PlayerOverview, keys: &PublicUserKeySecret) -> pb::GetPlayerResponse {
-    let now = overview.now;
+    let now = overview.read_at;
     let current_match = overview.current_match.as_ref().map(|current| match_response(current, keys));
     let penalties = overview.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
         matchmaking_set_id: set_id.0,
@@ -219,11 +219,11 @@ fn set_details(
         matchmaking_set_id: set.set_id.0,
         name: set.name.to_string(),
         has_queue: set.has_queue,
-        retires_in_ms: set.retires_at.map(|at| at.ms_since(overview.now)),
+        retires_in_ms: set.retires_at.map(|at| at.ms_since(overview.read_at)),
         obstacles: set
             .obstacles
             .iter()
-            .map(|obstacle| entry_obstacle(obstacle, set, current_match, overview.now))
+            .map(|obstacle| entry_obstacle(obstacle, set, current_match, overview.read_at))
             .collect(),
     }
 }

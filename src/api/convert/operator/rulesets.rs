@@ -19,8 +19,8 @@ pub(crate) fn ruleset_status(listing: RulesetListing) -> pb::RulesetStatus {
             pool: ratings.pool,
             rating_count: ratings.rating_count,
         }),
-        retired: listing.ends_in_ms.is_some(),
-        ends_in_ms: listing.ends_in_ms,
+        retired: listing.retires_in_ms.is_some(),
+        ends_in_ms: listing.retires_in_ms,
         live_tickets: listing.live_tickets,
         live_matches: listing.live_matches,
     }

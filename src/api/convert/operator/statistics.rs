@@ -45,19 +45,19 @@ pub(crate) fn statistics_response(
         silo_id: queue.silo.0,
         waiting_tickets: queue.waiting_tickets,
         waiting_players: queue.waiting_players,
-        matches: queue.running_matches,
+        matches: queue.live_matches,
         longest_wait_ms: queue.longest_wait_ms,
         runs_here: queue.runs_on_this_replica,
         passes: queue.pass_count,
-        last_pass_us: (queue.last_pass_ms * 1_000.0).round() as u64,
+        last_pass_us: (queue.last_pass_duration_ms * 1_000.0).round() as u64,
         refusals: queue
             .refusal_counts
             .iter()
             .map(|(rule, count)| pb::RuleCount { rule: rule.to_string(), count: *count })
             .collect(),
-        wait_p50_ms: queue.wait_percentiles_ms.map(|(p50, ..)| p50),
-        wait_p90_ms: queue.wait_percentiles_ms.map(|(_, p90, _)| p90),
-        wait_samples: queue.wait_percentiles_ms.map_or(0, |(.., count)| count),
+        wait_p50_ms: queue.wait_percentiles_and_sample_count.map(|(p50, ..)| p50),
+        wait_p90_ms: queue.wait_percentiles_and_sample_count.map(|(_, p90, _)| p90),
+        wait_samples: queue.wait_percentiles_and_sample_count.map_or(0, |(.., count)| count),
         quality_p50: queue.median_quality,
         p90_estimate_met_percent: queue.p90_estimate_met_percent,
     };
@@ -66,12 +66,12 @@ pub(crate) fn statistics_response(
         silos: set.silo_count,
         waiting_tickets: set.waiting_tickets,
         waiting_players: set.waiting_players,
-        matches: set.running_matches,
+        matches: set.live_matches,
         longest_wait_ms: set.longest_wait_ms,
     };
     let response = pb::GetStatisticsResponse {
         since_unix_ms: counted.as_ref().map(|counted| counted.since.0),
-        truncated: counted.as_ref().is_some_and(|counted| counted.truncated),
+        truncated: counted.as_ref().is_some_and(|counted| counted.is_truncated),
         sets: sets.into_iter().map(set_statistics).collect(),
         queues: queues.into_iter().map(queue_statistics).collect(),
         ..Default::default()

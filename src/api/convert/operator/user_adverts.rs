@@ -47,7 +47,7 @@ pub(super) fn exported_reservations_of_user(
     let (advertisement_id, set_id) = (advert.advertisement.id, advert.advertisement.set_id);
     let exported = move |held: &Reservation| {
         let (state, expires_at) = match held.state {
-            ReservationState::Held => (pb::ReservationState::Held, Some(held.deadline)),
+            ReservationState::Held => (pb::ReservationState::Held, Some(held.expires_or_purge_at)),
             ReservationState::Confirmed => (pb::ReservationState::Confirmed, None),
             ReservationState::Ended => (pb::ReservationState::Released, None),
         };
@@ -62,7 +62,7 @@ pub(super) fn exported_reservations_of_user(
             made_by_user: held.is_made_by(user),
         }
     };
-    advert.reservations.iter().map(exported)
+    advert.user_reservations.iter().map(exported)
 }
 
 /// Attributes of a session, each as `name=value`.

@@ -95,7 +95,7 @@ pub(crate) fn export_user_response(
         given_at_unix_ms: given.given_at.0,
     });
     let is_player = |stored: &&StoredTicket| stored.ticket.session.players.iter().any(|player| player.user == user);
-    let matches = export.matches.iter().map(|found| exported_match(found, user));
+    let matches = export.matches_without_result.iter().map(|found| exported_match(found, user));
     let results = export.results.iter().map(|(result, chosen)| exported_result(result, chosen, user));
     let operator_key = |user: &UserKey| keys.public_key(KeyPurpose::Operator, *user).to_string();
     pb::ExportUserResponse {
@@ -124,7 +124,7 @@ fn exported_rating(exported: &ExportedRating) -> pb::ExportedRating {
         matchmaking_set_ids: exported.sets.iter().map(|set_id| set_id.0).collect(),
         rating: Some(rating_value(row.rating)),
         volatility: row.volatility,
-        matches: row.match_count,
+        matches: row.rated_match_count,
         last_match_at_unix_ms: row.last_match_at.0,
         streak: row.streak,
         abandoned_matches: row.satisfaction.abandoned_matches,

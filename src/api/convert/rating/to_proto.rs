@@ -26,7 +26,7 @@ pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultRes
         state: state.into(),
         window_left_ms,
         changes: answer.rating_changes.into_iter().map(change).collect(),
-        already_reported: answer.is_replay,
+        already_reported: answer.is_repeated_report,
     }
 }
 
@@ -82,7 +82,7 @@ fn user_rating(user_id: String, user_key: UserKey, view: &RatingView) -> pb::Use
         conservative_rating: view.conservative_rating,
         category: view.category.map(u32::from),
         leaderboard_rank: view
-            .leaderboard_rank
+            .leaderboard_index
             .map(|position| u32::try_from(position).unwrap_or(u32::MAX).saturating_add(1)),
     }
 }

@@ -7,7 +7,7 @@ use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::owner_limits;
-use crate::engine::adverts::probe_results::probe_results_at;
+use crate::engine::adverts::probe_results::probe_results_of_search;
 use crate::engine::adverts::search_claim::{renew_or_start_search_claim, verify_search_token};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::engine::command::{Caller, ReleaseReservationOrSeatCommand, ReserveAnswer, ReserveCommand};
@@ -67,7 +67,7 @@ impl AdvertEngine {
             silo: checked.session.silo,
             ruleset,
             searching_since: search.started_at,
-            probes: probe_results_at(&measured, search.started_at, now).into(),
+            probes: probe_results_of_search(&measured, search.started_at, now).into(),
             predictor: predictor.map(Box::new),
             hold_ms: settings.granted_hold_ms(reserve.hold_for_ms),
             request_digest,
@@ -78,7 +78,7 @@ impl AdvertEngine {
             owner,
             is_of_search: true,
             measures: None,
-            guests: None,
+            joining_tickets: None,
         };
         let (reply, answer) = oneshot::channel();
         let command = AdvertWriterCommand::ReserveSeats(

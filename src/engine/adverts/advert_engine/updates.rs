@@ -109,9 +109,11 @@ impl AdvertEngine {
             ignored.map(|(ruleset, session)| attribute_values::ignored_untrusted_field_paths(&ruleset, session));
         self.submit_extend(ExtendAdvertTtl {
             id: claim.advertisement_id,
-            owner_token: None,
+            token_to_return: None,
             set_id: claim.set_id,
-            ttl_ms: update.ttl_ms.map(|requested| self.state.common.settings.granted_ttl_ms(Some(requested))),
+            ttl_ms: update
+                .ttl_ms
+                .map(|requested| self.state.common.settings.granted_advertisement_ttl_ms(Some(requested))),
             confirmed_reservations: update.confirmed_reservations,
             joined_reservations: update.joined_reservations,
             create_digest,
@@ -200,7 +202,9 @@ impl AdvertEngine {
             None => AdvertisementId::from_bytes(self.state.common.clock.random_bytes()),
         };
         let kind = update.kind.unwrap_or_default();
-        if kind == AdvertisementKind::GameServer && caller.subject.is_some() && caller.origin != ValueOrigin::GameServer
+        if kind == AdvertisementKind::GameServer
+            && caller.subject.is_some()
+            && caller.program_kind != ValueOrigin::GameServer
         {
             return Err(EngineError::GameServerRoleRequired);
         }
@@ -236,13 +240,14 @@ impl AdvertEngine {
         check_allowed_ranges(&ruleset, &update.allowed_ranges)?;
         ignored_fields.extend(attribute_values::ignored_untrusted_field_paths(&ruleset, &session));
         // A probe of a player's own machine shows its address to strangers, so the ruleset must want it too.
-        let may_be_probed = caller.origin == ValueOrigin::GameServer || ruleset.probing.players != ProbedPlayers::Never;
+        let may_be_probed =
+            caller.program_kind == ValueOrigin::GameServer || ruleset.probing.players != ProbedPlayers::Never;
         ignored_fields.extend(update.probe.as_ref().filter(|_| !may_be_probed).map(|_| "probe".to_owned()));
         let probe = update.probe.filter(|_| may_be_probed);
         // A live advertisement keeps its silo open, so repeating or updating it is not refused.
         let silo_use = self.state.common.open_silos.use_silo(session.silo, caller)?;
         let settings = &self.state.common.settings;
-        let ttl_ms = settings.granted_ttl_ms(update.ttl_ms);
+        let ttl_ms = settings.granted_advertisement_ttl_ms(update.ttl_ms);
         let owned = AdvertOwnerInput { kind: claim.kind, session: &session, is_create };
         let owner = owner_limits::advert_owner(settings, caller, &ruleset, owned, self.state.common.clock.now());
         let advertisement = Arc::new(Advertisement {
@@ -259,10 +264,10 @@ impl AdvertEngine {
             probe: probe.map(Box::new),
         });
         let publish = PublishAdvert {
-            encoded_advert: (self.state.encode_advert)(&advertisement),
+            static_candidate_fields: (self.state.encode_static_candidate_fields)(&advertisement),
             advertisement,
             ruleset,
-            owner_token: signed_token,
+            token_to_return: signed_token,
             ttl_ms,
             confirmed_reservations: update.confirmed_reservations,
             joined_reservations: update.joined_reservations,
@@ -292,7 +297,8 @@ impl AdvertEngine {
         let is_extend_only = update.confirmed_reservations.is_empty()
             && update.joined_reservations.is_empty()
             && !self.state.in_flight_changes.has_change(claim.advertisement_id);
-        let ttl_ms = update.ttl_ms.map(|requested| self.state.common.settings.granted_ttl_ms(Some(requested)));
+        let ttl_ms =
+            update.ttl_ms.map(|requested| self.state.common.settings.granted_advertisement_ttl_ms(Some(requested)));
         if is_extend_only && let Some(snapshot) = self.try_extend_in_memory(&claim, ttl_ms, now)? {
             return Ok(PendingAnswer::Ready(snapshot.into_answer(
                 &self.state.common,
@@ -303,7 +309,7 @@ impl AdvertEngine {
         }
         let extend = ExtendAdvertTtl {
             id: claim.advertisement_id,
-            owner_token: signed_token,
+            token_to_return: signed_token,
             set_id: claim.set_id,
             ttl_ms,
             confirmed_reservations: update.confirmed_reservations,

@@ -7,7 +7,7 @@ use crate::domain::id::{AdvertisementId, ReservationId, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::is_expired_hold;
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::in_flight_changes::send_answer;
+use crate::engine::adverts::in_flight_changes::end_change_and_answer;
 use crate::engine::adverts::publish_batch::{PublishBatch, unexpected_outcome};
 use crate::engine::adverts::reservation_view;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
@@ -37,17 +37,27 @@ impl AdvertState {
     pub(crate) fn answer_store_unavailable(&self, command: AdvertWriterCommand) {
         let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
         match command {
-            AdvertWriterCommand::Publish(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::Publish(_, reply, in_flight) => {
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
+            }
+            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => {
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
+            }
+            AdvertWriterCommand::Delete(_, _, reply, in_flight) => {
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
+            }
+            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => {
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
-                send_answer(reply, in_flight, Err(unavailable()))
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
             }
             AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
-                send_answer(reply, in_flight, Err(unavailable()))
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
             }
-            AdvertWriterCommand::EraseUser(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::EraseUser(_, reply, in_flight) => {
+                end_change_and_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => {
                 self.restore_after_failed_expiry(set_id, *record)
             }
@@ -89,26 +99,26 @@ impl AdvertState {
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
                 let answer = self.apply_extend(*extend, write, &outcome, now);
-                send_answer(reply, in_flight, answer);
+                end_change_and_answer(reply, in_flight, answer);
             }
             AdvertWriterCommand::Delete(id, set_id, reply, in_flight) => {
                 self.remove_advert(id, set_id);
-                send_answer(reply, in_flight, Ok(()));
+                end_change_and_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight) => {
                 let answer = self.apply_reserve(&reserve, outcome, now);
-                send_answer(reply, in_flight, answer);
+                end_change_and_answer(reply, in_flight, answer);
             }
             AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
                 self.end_reservation_in_memory(id, advertisement_id, set_id, ReservationChange::Released, now);
-                send_answer(reply, in_flight, Ok(()));
+                end_change_and_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
                 self.release_seat_in_memory((user, id), advertisement_id, set_id, now);
-                send_answer(reply, in_flight, Ok(()));
+                end_change_and_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::EraseUser(erase, reply, in_flight) => {
-                send_answer(reply, in_flight, self.apply_user_erasure(&erase, outcome, now));
+                end_change_and_answer(reply, in_flight, self.apply_user_erasure(&erase, outcome, now));
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
                 self.end_reservation_in_memory(id, advertisement_id, set_id, ReservationChange::Expired, now);
@@ -163,7 +173,7 @@ impl AdvertState {
         let snapshot = UpdateSnapshot::from_record(set.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?, now);
         drop(set);
         self.publish_reservation_events(extend.id, events, now);
-        let answer = snapshot.into_answer(&self.common, &self.host_events, extend.owner_token, now);
+        let answer = snapshot.into_answer(&self.common, &self.host_events, extend.token_to_return, now);
         Ok(UpdateAdvertAnswer { ignored_fields: extend.ignored_fields, ..answer })
     }
 
@@ -173,15 +183,15 @@ impl AdvertState {
         outcome: WriteOutcome,
         now: UnixMs,
     ) -> Result<ReserveAnswer, EngineError> {
-        let (reservation, is_replay) = match outcome {
-            WriteOutcome::SeatsReserved { reservation, is_replay, replaced } => {
+        let (reservation, is_retry) = match outcome {
+            WriteOutcome::SeatsReserved { reservation, is_retry, replaced } => {
                 replaced.into_iter().for_each(|(advert, id)| self.end_replaced_reservation(advert, id, now));
-                (reservation, is_replay)
+                (reservation, is_retry)
             }
             WriteOutcome::NotEnoughSeats { open_seats } => return Err(EngineError::SeatsTaken { open_seats }),
             WriteOutcome::NotFound => return Err(EngineError::AdvertisementNotFound),
             WriteOutcome::IdempotencyKeyReused => return Err(EngineError::IdempotencyKeyReused),
-            WriteOutcome::TooManyReservations => return Err(EngineError::TooManyReservations),
+            WriteOutcome::TooManyReservationsInAdvert => return Err(EngineError::AdvertisementReservationsFull),
             other => return Err(unexpected_outcome("reserve", &other)),
         };
         if reservation.state == ReservationState::Ended || is_expired_hold(&reservation, now) {
@@ -191,7 +201,8 @@ impl AdvertState {
         let mut set = set.lock_for_write();
         let held = reservation.clone();
         set.update_reservations(reserve.advertisement_id, |reservations| {
-            reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
+            reservations
+                .retain(|existing| existing.state != ReservationState::Ended || now < existing.expires_or_purge_at);
             if !reservations.iter().any(|existing| existing.id == held.id) {
                 reservations.push(held);
             }
@@ -199,8 +210,8 @@ impl AdvertState {
         let record = set.get(reserve.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
         let connect_data = record.advertisement.connect_data.to_vec();
         drop(set);
-        if !is_replay {
-            self.keep_unsettled_seat_of_search(reserve, &reservation, now);
+        if !is_retry {
+            self.keep_unsettled_reservation_of_search(reserve, &reservation, now);
         }
         let claim = ReservationClaim {
             reservation_id: reservation.id,
@@ -213,7 +224,7 @@ impl AdvertState {
             reservation: reservation_view::client_view_of_reservation(&reservation, token, now),
             connect_data,
         };
-        if !is_replay {
+        if !is_retry {
             self.publish_reservation_events(
                 reserve.advertisement_id,
                 vec![(reservation, ReservationChange::Held)],

@@ -9,7 +9,7 @@ use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, ReplacedRecordsToFree, build_index_entry};
-use crate::engine::adverts::advert_set_map::LockedAdvertSet;
+use crate::engine::adverts::advert_set_map::AdvertSetLock;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::replication_state::{LastLocalBatchByAdvert, ReplicationState};
 use crate::engine::command::ReservationChange;
@@ -24,11 +24,11 @@ const ADVERTS_PER_LOCK_MAX: usize = 32;
 type ReservationWithChange = (Reservation, ReservationChange);
 
 impl AdvertState {
-    /// Applies a feed batch that was read after local batch `as_of`. Only the writer may call this.
+    /// Applies a feed batch that was read after local batch `as_of_batch`. Only the writer may call this.
     pub(crate) fn apply_feed(
         &self,
         feed_batch: FeedBatch,
-        as_of: u64,
+        as_of_batch: u64,
         local_changes: &mut LastLocalBatchByAdvert,
         replication: &ReplicationState,
     ) {
@@ -38,7 +38,7 @@ impl AdvertState {
             removed = self.adverts_missing_from(&feed_batch.changed);
         }
         for id in removed {
-            if local_changes.has_changed_after(id, as_of) {
+            if local_changes.has_changed_after(id, as_of_batch) {
                 replication.request_reread([id]);
             } else {
                 self.remove_advert_from_all_sets(id);
@@ -46,7 +46,7 @@ impl AdvertState {
         }
         let mut sets: BTreeMap<SetId, Vec<StoredAdvertisement>> = BTreeMap::new();
         for stored in feed_batch.changed {
-            if local_changes.has_changed_after(stored.advertisement.id, as_of) {
+            if local_changes.has_changed_after(stored.advertisement.id, as_of_batch) {
                 replication.request_reread([stored.advertisement.id]);
             } else {
                 sets.entry(stored.advertisement.set_id).or_default().push(stored);
@@ -60,7 +60,7 @@ impl AdvertState {
                 self.apply_feed_batch(&set, batch, (replication.expiry_grace_until(), fills_sessions), now);
             }
         }
-        local_changes.purge_through(as_of);
+        local_changes.purge_through(as_of_batch);
     }
 
     /// Advertisements in memory that `present` lacks, except those not yet written to the store.
@@ -88,7 +88,7 @@ impl AdvertState {
 
     fn apply_feed_batch(
         &self,
-        set: &LockedAdvertSet,
+        set: &AdvertSetLock,
         batch: Vec<StoredAdvertisement>,
         (expiry_grace_until, fills_sessions): (UnixMs, bool),
         now: UnixMs,
@@ -164,8 +164,10 @@ impl AdvertState {
         // Heartbeats that this replica answered since its last write are known only here.
         let acknowledged = existing.filter(|existing| is_heartbeat_owner && existing.is_heartbeat_owner);
         Some(AdvertRecord {
-            encoded_advert: unchanged
-                .map_or_else(|| (self.encode_advert)(&advertisement), |existing| Arc::clone(&existing.encoded_advert)),
+            static_candidate_fields: unchanged.map_or_else(
+                || (self.encode_static_candidate_fields)(&advertisement),
+                |existing| Arc::clone(&existing.static_candidate_fields),
+            ),
             expires_at: acknowledged.map_or(expires_at.max(grace_expires_at), |existing| existing.expires_at),
             stored_expires_at: expires_at,
             ttl_ms: self.common.settings.ttl_ms_of_loaded_advert(&advertisement),
@@ -189,11 +191,13 @@ fn reservation_deltas(before: &[Reservation], after: &[Reservation], now: UnixMs
             (Some(State::Held | State::Confirmed), State::Ended) => {
                 // The host itself reported that the party joined. Those reservations have the longest retention: version 0.2.0
                 // does not say that they joined.
-                if reservation.has_joined || reservation.deadline.ms_since(now) > JOINED_RESERVATION_RETENTION_MS / 2 {
+                if reservation.has_joined
+                    || reservation.expires_or_purge_at.ms_since(now) > JOINED_RESERVATION_RETENTION_MS / 2
+                {
                     continue;
                 }
-                let was_expired =
-                    existing.is_some_and(|existing| existing.state == State::Held && existing.deadline <= now);
+                let was_expired = existing
+                    .is_some_and(|existing| existing.state == State::Held && existing.expires_or_purge_at <= now);
                 if was_expired { ReservationChange::Expired } else { ReservationChange::Released }
             }
             (Some(State::Ended), State::Ended)
@@ -224,7 +228,7 @@ mod tests {
             request_digest: [0; 16],
             state,
             has_joined: false,
-            deadline: UnixMs(deadline),
+            expires_or_purge_at: UnixMs(deadline),
             owner: None,
         };
         let now = UnixMs(1_000);

@@ -61,7 +61,7 @@ impl CandidateViewBuilder<'_> {
     pub(super) fn build<'v>(
         &self,
         advertisement: &AdvertisementView<'_>,
-        encoded_advert: &'v [u8],
+        static_candidate_fields: &'v [u8],
         score: f64,
         score_terms: &'v [f64],
     ) -> CandidateView<'v> {
@@ -69,7 +69,7 @@ impl CandidateViewBuilder<'_> {
         CandidateView {
             id: advertisement.advertisement.id,
             handle: self.cipher.map(|cipher| cipher.seal(advertisement.advertisement.id)),
-            encoded_advert,
+            static_candidate_fields,
             score,
             score_terms,
             avoidance_cost: self.searcher.avoided.cost(advertisement.advertisement.id),

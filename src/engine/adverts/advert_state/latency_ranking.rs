@@ -1,4 +1,4 @@
-//! RankingContext of a search's candidates by measured latency, answered from memory, without the store.
+//! Ranking of a search's candidates by measured latency, answered from memory, without the store.
 
 use crate::auth::token::AdvertisementHandleCipher;
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
@@ -16,7 +16,7 @@ use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::advert_state::candidate_view::CandidateViewBuilder;
 use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
 use crate::engine::adverts::probe_results::{
-    count_answered_and_probed, merge_records, probe_results_at, record_of_finding,
+    count_answered_and_probed, merge_records, probe_results_of_search, record_of_finding,
 };
 use crate::engine::adverts::search_claim::{renew_or_start_search_claim, ruleset_of_search, sign_search_token};
 use crate::engine::beacons::party_floors::PartyPredictor;
@@ -77,7 +77,7 @@ impl AdvertState {
             .iter()
             .filter_map(|&(id, finding)| record_of_finding(id, finding, ruleset.probing.figure, phase, since_start_ms));
         merge_records(&mut claim.measured.probes, records);
-        let probes = probe_results_at(&claim.measured, search.started_at, now);
+        let probes = probe_results_of_search(&claim.measured, search.started_at, now);
         let probes = ProbeResults::from_sorted(&probes);
         let predictor = predictor.as_ref().map(PartyPredictor::as_search_predictor);
         let searcher = checked.searcher(&[], AdvertsOfAvoidedPlayers::default(), probes, predictor, since_start_ms);
@@ -103,10 +103,10 @@ impl AdvertState {
             search_token: sign_search_token(&self.common, &claim),
             ruleset,
             involved_phase_may_start,
-            answered,
-            probed,
+            answered_count: answered,
+            probed_count: probed,
             ignored_fields: checked.ignored_fields,
-            implausible_measurements: implausible,
+            implausible_measurement_indices: implausible,
         })
     }
 
@@ -240,7 +240,7 @@ impl AdvertState {
             score_terms
                 .extend(filters.map(|filter| soft_filter_term_of_advertisement(ruleset, filter, searcher, &candidate)));
             let player_probe = record.advertisement.player_probe().filter(|_| place < told_probes);
-            let view = builder.build(&candidate, &record.encoded_advert, *score, &score_terms);
+            let view = builder.build(&candidate, &record.static_candidate_fields, *score, &score_terms);
             let chosen = builder.chosen_values(&candidate);
             each(CandidateView { player_probe, chosen: &chosen, ..view });
         }

@@ -13,7 +13,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::avoided_advert_ids::users_of_record;
-use crate::engine::adverts::in_flight_changes::send_answer;
+use crate::engine::adverts::in_flight_changes::end_change_and_answer;
 use crate::engine::adverts::seat_measures::SeatMeasures;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::engine::error::EngineError;
@@ -40,7 +40,7 @@ impl AdvertState {
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => match self.build_extend_write(&extend, now) {
                 Ok(write) => Some((AdvertWriterCommand::ExtendTtl(extend, reply, in_flight), write)),
                 Err(error) => {
-                    send_answer(reply, in_flight, Err(error));
+                    end_change_and_answer(reply, in_flight, Err(error));
                     None
                 }
             },
@@ -58,7 +58,7 @@ impl AdvertState {
                         Some((AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight), write))
                     }
                     Err(error) => {
-                        send_answer(reply, in_flight, Err(error));
+                        end_change_and_answer(reply, in_flight, Err(error));
                         None
                     }
                 }
@@ -141,11 +141,11 @@ impl AdvertState {
             request_digest: reserve.request_digest,
             state: ReservationState::Held,
             has_joined: false,
-            deadline: now.plus_ms(u64::from(reserve.hold_ms)),
+            expires_or_purge_at: now.plus_ms(u64::from(reserve.hold_ms)),
             owner: reserve.owner.map(|(owner, _)| owner),
         };
         let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
-        let limit = reserve.owner.map(|(_, limit)| ReservationLimit { limit, purge_at });
+        let limit = reserve.owner.map(|(_, limit)| ReservationLimit { limit, replaced_purge_at: purge_at });
         Ok((AdvertWrite::ReserveSeats { reservation, limit, now }, measures))
     }
 
@@ -173,8 +173,11 @@ impl AdvertState {
         let set = set.lock_for_read();
         let record = set.get(id)?;
         let held = record.reservations.iter().find(|existing| existing.id == reservation)?;
-        let expires_at =
-            if record.is_heartbeat_owner { held.deadline } else { held.deadline.plus_ms(REMOTE_HOLD_EXPIRY_DELAY_MS) };
+        let expires_at = if record.is_heartbeat_owner {
+            held.expires_or_purge_at
+        } else {
+            held.expires_or_purge_at.plus_ms(REMOTE_HOLD_EXPIRY_DELAY_MS)
+        };
         (held.state == ReservationState::Held).then_some(expires_at)
     }
 
@@ -238,11 +241,11 @@ fn check_admission(
         return refuse("own", RefusingSide::Searcher);
     }
     if record.valid_reservations(now).count() >= limit::RESERVATIONS_PER_ADVERTISEMENT_MAX {
-        return Err(EngineError::TooManyReservations);
+        return Err(EngineError::AdvertisementReservationsFull);
     }
     let attribute_values = party_values.attribute_values(&reserve.ruleset, &advertisement.session);
     let candidate = candidate_from_record(record, &attribute_values);
-    if let Some(guests) = &reserve.guests {
+    if let Some(guests) = &reserve.joining_tickets {
         // A pass lets each ticket in by its own values: those of all guests together would be other ones.
         for guest in guests {
             let users = guest.ticket.session.sorted_users();
@@ -270,7 +273,7 @@ fn check_admission(
         && reserve.ruleset.probing.must_measure
         && searcher.probes.of_advert(advertisement.id).is_none()
     {
-        return Err(EngineError::NotMeasured);
+        return Err(EngineError::HostNotMeasured);
     }
     Ok(reserve.is_of_search.then(|| SeatMeasures::new(&reserve.ruleset, &searcher, &candidate)))
 }
@@ -320,7 +323,7 @@ fn check_rules(
         Err(Refusal::HardFilter { filter_index, side }) => {
             refuse(&reserve.ruleset.rule_of_filter_index(filter_index).name(), side)
         }
-        Err(Refusal::Silent) => Err(EngineError::Silent),
+        Err(Refusal::Silent) => Err(EngineError::HostDidNotAnswerProbes),
         Err(Refusal::Silo) => refuse("silo", RefusingSide::Searcher),
         Err(Refusal::OwnSession | Refusal::Excluded) => refuse("own", RefusingSide::Searcher),
         // The remaining refusals occur only in queues.

@@ -76,14 +76,15 @@ impl AdvertState {
         let joined_until = now.plus_ms(JOINED_RESERVATION_RETENTION_MS);
         let mut events = Vec::new();
         for reservation in reservations.iter_mut() {
-            let held = reservation.state == ReservationState::Held && now < reservation.deadline;
+            let held = reservation.state == ReservationState::Held && now < reservation.expires_or_purge_at;
             if held && confirmed.contains(&reservation.id) {
                 reservation.state = ReservationState::Confirmed;
                 events.push((reservation.clone(), ReservationChange::Confirmed));
                 self.common.statistics.record_settled_reservation(reservation.id, &self.common.metrics);
             }
             if reservation.state != ReservationState::Ended && joined.contains(&reservation.id) {
-                let had_seats = reservation.state == ReservationState::Confirmed || now < reservation.deadline;
+                let had_seats =
+                    reservation.state == ReservationState::Confirmed || now < reservation.expires_or_purge_at;
                 mark_reservation_ended(reservation, joined_until);
                 reservation.has_joined = had_seats;
                 if had_seats {
@@ -91,7 +92,7 @@ impl AdvertState {
                 }
             }
         }
-        reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
+        reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.expires_or_purge_at);
         events
     }
 
@@ -121,6 +122,6 @@ pub(super) fn host_change_of_released_seat(state: ReservationState) -> Reservati
 fn mark_reservation_ended(reservation: &mut Reservation, purge_at: UnixMs) -> Reservation {
     reservation.state = ReservationState::Ended;
     reservation.has_joined = false;
-    reservation.deadline = purge_at;
+    reservation.expires_or_purge_at = purge_at;
     reservation.clone()
 }

@@ -15,7 +15,7 @@ use crate::domain::wish::{Wish, allowed_wishes};
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::advert_state::candidate_view::CandidateViewBuilder;
 use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
-use crate::engine::adverts::probe_results::probe_results_at;
+use crate::engine::adverts::probe_results::probe_results_of_search;
 use crate::engine::adverts::search_claim::{renew_or_start_search_claim, sign_search_token};
 use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::beacons::party_floors::PartyPredictor;
@@ -52,7 +52,7 @@ impl AdvertState {
             SearchingParty::new(&self.common, caller, &effective, search.session, &search.latency_tokens, now)?;
         let measured_claim = renew_or_start_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let claim = &measured_claim.search;
-        let probes = probe_results_at(&measured_claim.measured, claim.started_at, now);
+        let probes = probe_results_of_search(&measured_claim.measured, claim.started_at, now);
         let overridden_ms = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
         let waited_ms = overridden_ms.unwrap_or_else(|| now.ms_since(claim.started_at));
 
@@ -78,7 +78,7 @@ impl AdvertState {
         let mut answer = SearchSummary {
             ruleset: Arc::clone(&effective),
             evaluated_rows: 0,
-            truncated: false,
+            is_truncated: false,
             refusal_counts: Vec::new(),
             search_token: sign_search_token(&self.common, &measured_claim),
             searching_for_ms: waited_ms,
@@ -93,7 +93,7 @@ impl AdvertState {
         self.common.metrics.record_search(
             answer.evaluated_rows,
             candidates,
-            answer.truncated,
+            answer.is_truncated,
             &answer.refusal_counts,
             hard_filters,
         );
@@ -122,7 +122,7 @@ impl AdvertState {
         RESULT_BUFFER.with_borrow_mut(|results| {
             index.search(query, results);
             answer.evaluated_rows = results.evaluated_rows;
-            answer.truncated = results.truncated;
+            answer.is_truncated = results.truncated;
             answer.refusal_counts.extend_from_slice(&results.refusal_counts);
             // Touch all encoded candidates first, so that their cache misses overlap.
             let first_byte =

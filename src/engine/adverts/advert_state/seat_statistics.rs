@@ -10,7 +10,12 @@ use crate::store::Reservation;
 
 impl AdvertState {
     /// Keeps a new reservation of a searching party for the statistics; it counts when it is settled.
-    pub(super) fn keep_unsettled_seat_of_search(&self, reserve: &ReserveSeats, reservation: &Reservation, now: UnixMs) {
+    pub(super) fn keep_unsettled_reservation_of_search(
+        &self,
+        reserve: &ReserveSeats,
+        reservation: &Reservation,
+        now: UnixMs,
+    ) {
         let Some(measures) = reserve.measures else { return };
         let seat = UnsettledReservation {
             set_id: reserve.set_id,
@@ -21,7 +26,7 @@ impl AdvertState {
             distance_km: measures.distance_miles.map(|miles| miles * KM_PER_MILE),
             round_trip_ms: measures.round_trip_ms,
             at: now,
-            deadline: reservation.deadline,
+            deadline: reservation.expires_or_purge_at,
         };
         self.common.statistics.add_unsettled_reservation(reservation.id, seat);
     }

@@ -64,7 +64,7 @@ impl AdvertState {
         let key = UserKey::of_erased(&erase.seed, erase.advertisement_id.as_bytes());
         let replacement = UserKeyReplacement { user: erase.user, key };
         let advertisement = Arc::new(replacement.erase_from_advertisement(&record.advertisement)?);
-        let encoded_advert = (self.encode_advert)(&advertisement);
-        Some(AdvertRecord { encoded_advert, advertisement, ..record.clone() })
+        let static_candidate_fields = (self.encode_static_candidate_fields)(&advertisement);
+        Some(AdvertRecord { static_candidate_fields, advertisement, ..record.clone() })
     }
 }

@@ -47,7 +47,7 @@ impl QueueEngine {
         if was_open || event == OfferEvent::NotWanted {
             self.shared.common.metrics.allocation_offers.get_or_create(&event).inc();
         }
-        self.shared.offer_wakeup.notify_one();
+        self.shared.allocation_offer_wakeup.notify_one();
         Ok(accepted)
     }
 

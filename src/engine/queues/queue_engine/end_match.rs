@@ -6,12 +6,12 @@ use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::queues::command::{EndMatchCommand, EndMatchProof, EndedMatchReason};
+use crate::engine::queues::command::{EndMatchAnswer, EndMatchCommand, EndMatchProof};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::ticket_holder::TicketHolder;
 
 /// Time after a match's start in which its server may report a failure, milliseconds.
-const SERVER_FAILURE_WINDOW_MS: u64 = 60_000;
+const SERVER_FAILURE_REPORT_WINDOW_MS: u64 = 60_000;
 
 /// Effect of a permitted call to end a match.
 enum MatchEndCheck {
@@ -23,7 +23,7 @@ enum MatchEndCheck {
 
 impl QueueEngine {
     /// Ends a match, or reports that its server failed. Idempotent: afterwards returns the end reason.
-    pub async fn end_match(&self, caller: &Caller, end: EndMatchCommand) -> Result<EndedMatchReason, EngineError> {
+    pub async fn end_match(&self, caller: &Caller, end: EndMatchCommand) -> Result<EndMatchAnswer, EngineError> {
         let match_id = match (end.match_id, &end.proof) {
             (Some(match_id), _) => match_id,
             (None, EndMatchProof::GameServer(token)) => self.only_match_of_host(caller, token)?,
@@ -56,17 +56,17 @@ impl QueueEngine {
         let reported_by = self.authorize_match_end(caller, end, match_)?;
         let is_recent = match match_.stage {
             MatchStage::Playing { started_at, .. } => {
-                self.shared.common.clock.now().ms_since(started_at) < SERVER_FAILURE_WINDOW_MS
+                self.shared.common.clock.now().ms_since(started_at) < SERVER_FAILURE_REPORT_WINDOW_MS
             }
             MatchStage::Ended { end_reason, .. } => return Ok(MatchEndCheck::HasEnded(end_reason)),
             // Before the start, players decline or leave instead, which may carry a penalty.
-            MatchStage::Confirming { .. } if end.server_failed => true,
+            MatchStage::Confirming { .. } if end.has_game_server_failed => true,
             MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Confirming { .. } => {
                 return Err(EngineError::MatchNotStarted);
             }
         };
         let failed_host =
-            match_.stage.assignment_since_confirming().filter(|_| end.server_failed && is_recent).cloned();
+            match_.stage.assignment_since_confirming().filter(|_| end.has_game_server_failed && is_recent).cloned();
         Ok(MatchEndCheck::Event(match failed_host {
             Some(host) => MatchEvent::ServerFailed { host },
             None => MatchEvent::EndReported { reported_by },
@@ -102,7 +102,7 @@ impl QueueEngine {
                         let host_player = players.find(|player| player.client == *host);
                         Ok(Some(host_player.ok_or(EngineError::NotOwner)?.user))
                     }
-                    Some(Assignment::Unhosted) if end.server_failed => {
+                    Some(Assignment::Unhosted) if end.has_game_server_failed => {
                         Err(field_error("failed", "must not be set; this match has no game server"))
                     }
                     Some(Assignment::Unhosted) | None => Ok(Some(players.next().ok_or(EngineError::NotOwner)?.user)),

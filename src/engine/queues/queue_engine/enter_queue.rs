@@ -37,7 +37,7 @@ impl QueueEngine {
         let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, &enter.idempotency_key);
         let request_digest = request_digest::queue_entry_digest(caller.subject, &enter);
         // What holds for new tickets, such as the ruleset in force, does not matter to a repeated request.
-        if let Some(stored) = self.entered_before(caller, &enter, (id, request_digest))? {
+        if let Some(stored) = self.ticket_of_repeated_enter(caller, &enter, (id, request_digest))? {
             return Ok(self.answer_for_repeated_enter(caller, &enter, &stored, now));
         }
         let ruleset = self.shared.common.current_or_cached_ruleset(enter.set_id, enter.ruleset_hash)?;
@@ -74,11 +74,11 @@ impl QueueEngine {
             entered_at: now,
             session,
             player_ratings,
-            rating_digest_key: party_values.rating_key_if_digest(&ruleset),
+            rating_digest_key: party_values.rating_key_unless_first_scale(&ruleset),
             own_round_trips_ms,
             blocked_users: enter.blocked_users,
             exclusive: !queue.allow_other_queues,
-            self_answering: consents.self_answering.clone(),
+            self_answering: consents.users_acting_for_themselves.clone(),
         });
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
         let seat_vectors = published_player_vectors(common, caller, &ruleset, (&users, tokens), place_and_center, now);
@@ -100,7 +100,7 @@ impl QueueEngine {
                 self.shared.connected_users.lock().record_connected(key, users, now);
                 Ok(self.enter_answer(caller, &stored, (queue.ticket_ttl_ms, ignored_fields), now))
             }
-            QueueOutcome::ConsentSpent(spent) => Err(consents.spent_error(spent)),
+            QueueOutcome::ConsentUnavailable(spent) => Err(consents.spent_error(spent)),
             refusal => Err(self.entry_refusal(caller, &users, &refusal, now)),
         }
     }
@@ -141,7 +141,7 @@ impl QueueEngine {
     }
 
     /// Ticket of the same request; `None` if its key is new here. Fails if the key was used for another request.
-    fn entered_before(
+    fn ticket_of_repeated_enter(
         &self,
         caller: &Caller,
         enter: &EnterQueueCommand,
@@ -190,7 +190,7 @@ impl QueueEngine {
     ) -> EnterQueueAnswer {
         let Ticket { id: ticket_id, set_id, .. } = *stored.ticket;
         let claim = TicketClaim { ticket_id, set_id, subject: caller.subject };
-        let holder = TicketHolder { ticket_id, set_id, user: caller.user, is_seat: false };
+        let holder = TicketHolder { ticket_id, set_id, user: caller.user, is_seat_token: false };
         let status = self.shared.ticket_status_for(&holder, stored, now);
         let ticket_token = self.shared.common.token_signer.sign(&claim);
         EnterQueueAnswer { status, ticket_token, expires_in_ms, ignored_fields }

@@ -5,7 +5,7 @@ use crate::domain::id::{AdvertisementId, MatchId, RatingKey, TicketId, UserKey};
 use crate::engine::error::EngineError;
 use crate::engine::queues::operator_command::EraseUserChangedRecords;
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::queue_engine::match_results::store_unavailable;
+use crate::engine::queues::queue_engine::match_results::log_and_return_unavailable;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::{ERASED_ROWS_PER_KIND_MAX, QueueOutcome, QueueWrite, UserErasure};
 use crate::store::user_data::UserRowKind;
@@ -31,18 +31,21 @@ impl QueueEngine {
         callers: &[UserKey],
     ) -> Result<EraseUserChangedRecords, EngineError> {
         let shared = &self.shared;
-        let _one_at_a_time = shared.user_data_scan.lock().await;
+        let _one_at_a_time = shared.user_data_scan_lock.lock().await;
         let store = &shared.common.store;
         // A crash in between leaves a request behind, so that the next start cleans up.
-        store.request_erasure_cleanup(shared.common.clock.now()).await.map_err(|error| store_unavailable(&error))?;
+        store
+            .request_erasure_cleanup(shared.common.clock.now())
+            .await
+            .map_err(|error| log_and_return_unavailable(&error))?;
         let seed = shared.common.clock.random_bytes();
         let erasure = UserErasure {
             user,
             seed,
             tickets: Vec::new(),
             matches: Vec::new(),
-            block_lists: Vec::new(),
-            is_last: false,
+            block_list_owners: Vec::new(),
+            removes_own_rows: false,
         };
         let mut answer = EraseUserChangedRecords::default();
         let mut is_quiet = false;
@@ -53,7 +56,8 @@ impl QueueEngine {
             let has_published = self.delete_published_by(callers).await?;
             let was_in_advertisements = self.erase_from_advertisements(user, seed).await?;
             self.erase_from_rows(&erasure, &mut answer).await?;
-            let is_member = self.write_erasure(UserErasure { is_last: true, ..erasure.clone() }, &mut answer).await?;
+            let is_member =
+                self.write_erasure(UserErasure { removes_own_rows: true, ..erasure.clone() }, &mut answer).await?;
             // What a call in progress has written meanwhile is found by a further round.
             let was_advertised = has_published || was_in_advertisements;
             is_quiet = has_left_all && !is_member && !was_advertised && answer == before;
@@ -62,8 +66,11 @@ impl QueueEngine {
             }
         }
         shared.connected_users.lock().forget(user);
-        store.request_erasure_cleanup(shared.common.clock.now()).await.map_err(|error| store_unavailable(&error))?;
-        store.clean_up_erasures().await.map_err(|error| store_unavailable(&error))?;
+        store
+            .request_erasure_cleanup(shared.common.clock.now())
+            .await
+            .map_err(|error| log_and_return_unavailable(&error))?;
+        store.clean_up_erasures().await.map_err(|error| log_and_return_unavailable(&error))?;
         if !is_quiet && self.has_ticket_or_match(user).await? {
             return Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS });
         }
@@ -72,7 +79,13 @@ impl QueueEngine {
 
     /// Takes the user out of all tickets and matches. Returns whether there were none.
     async fn leave_tickets_and_matches(&self, user: UserKey) -> Result<bool, EngineError> {
-        let stored = self.shared.common.store.read_user(user).await.map_err(|error| store_unavailable(&error))?;
+        let stored = self
+            .shared
+            .common
+            .store
+            .read_tickets_match_and_penalties(user)
+            .await
+            .map_err(|error| log_and_return_unavailable(&error))?;
         for membership in &stored.tickets {
             match self.end_ticket_or_leave_match(membership.ticket_id, &[user], Some(user)).await {
                 // It has ended and was forgotten since the read.
@@ -84,7 +97,13 @@ impl QueueEngine {
     }
 
     async fn has_ticket_or_match(&self, user: UserKey) -> Result<bool, EngineError> {
-        let stored = self.shared.common.store.read_user(user).await.map_err(|error| store_unavailable(&error))?;
+        let stored = self
+            .shared
+            .common
+            .store
+            .read_tickets_match_and_penalties(user)
+            .await
+            .map_err(|error| log_and_return_unavailable(&error))?;
         Ok(!stored.tickets.is_empty() || stored.match_id.is_some())
     }
 
@@ -138,7 +157,7 @@ impl QueueEngine {
                 if kind == Ticket {
                     write.tickets = ids.into_iter().map(TicketId::from_bytes).collect();
                 } else if kind == BlockList {
-                    write.block_lists = ids.into_iter().map(UserKey::from_bytes).collect();
+                    write.block_list_owners = ids.into_iter().map(UserKey::from_bytes).collect();
                 } else {
                     for id in ids.into_iter().map(MatchId::from_bytes) {
                         write.matches.push((id, self.rating_key_of_match(id).await?));
@@ -159,12 +178,13 @@ impl QueueEngine {
         max: usize,
     ) -> Result<Vec<[u8; 16]>, EngineError> {
         let found = self.shared.common.store.find_user_rows(kind, user, after, max).await;
-        found.map_err(|error| store_unavailable(&error))
+        found.map_err(|error| log_and_return_unavailable(&error))
     }
 
     /// Ratings that a match counts for.
     async fn rating_key_of_match(&self, id: MatchId) -> Result<Option<RatingKey>, EngineError> {
-        let stored = self.shared.common.store.read_match(id).await.map_err(|error| store_unavailable(&error))?;
+        let stored =
+            self.shared.common.store.read_match(id).await.map_err(|error| log_and_return_unavailable(&error))?;
         let Some(found) = stored else { return Ok(None) };
         self.shared.wait_for_ruleset(found.set_id, found.ruleset_hash).await;
         Ok(self.rating_spec_for_match(&found).map(|rating| rating.key))

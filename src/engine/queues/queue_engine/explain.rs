@@ -8,7 +8,7 @@ use crate::domain::match_result::UserSatisfactionStatistics;
 use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
-use crate::engine::beacons::party_latency::described_caller;
+use crate::engine::beacons::party_latency::caller_described_by_operator;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{ExplainSearchAnswer, ExplainSearchCommand, ExplainTicketAnswer, ImportedRating};
 use crate::engine::queues::queue_engine::QueueEngine;
@@ -66,14 +66,19 @@ impl QueueEngine {
         let common = &self.shared.common;
         let now = common.clock.now();
         let ruleset = common.current_or_cached_ruleset(set_id, None)?;
-        let caller = described_caller(common, &session, &latency_tokens, caller_address);
+        let caller = caller_described_by_operator(common, &session, &latency_tokens, caller_address);
         let party = SearchingParty::new(common, &caller, &ruleset, session, &latency_tokens, now)?;
         let adverts = self.shared.adverts.clone();
         let result = tokio::task::spawn_blocking(move || {
             let explanation = adverts.explain_search_results(&ruleset, &party, searching_for_ms, max_listed);
             let SearchingParty { checked, .. } = party;
             let limit_factor = checked.attribute_values.limit_factor();
-            ExplainSearchAnswer { ruleset, explanation, limit_factor, ignored_fields: checked.ignored_fields }
+            ExplainSearchAnswer {
+                ruleset,
+                explanation,
+                frustration_limit_factor: limit_factor,
+                ignored_fields: checked.ignored_fields,
+            }
         });
         result.await.map_err(|_| EngineError::Internal)
     }
@@ -96,12 +101,12 @@ impl QueueEngine {
                 deviation: imported.deviation.unwrap_or(newcomer.estimate.deviation),
             },
             volatility: imported.volatility.unwrap_or(newcomer.volatility),
-            match_count: imported.matches,
+            rated_match_count: imported.matches,
             last_match_at: now,
             streak: 0,
             satisfaction: UserSatisfactionStatistics::default(),
             // An import counts as activity in the current period.
-            active_periods,
+            last_match_active_period: active_periods,
         };
         let rows: Vec<RatingRow> = imported.iter().map(to_row).collect();
         let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);

@@ -7,7 +7,7 @@ use crate::engine::queues::operator_command::{
     EXPORTED_FEEDBACK_MAX, EXPORTED_ROWS_PER_KIND_MAX, ExportedRating, UserExportPage,
 };
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::queue_engine::match_results::store_unavailable;
+use crate::engine::queues::queue_engine::match_results::log_and_return_unavailable;
 use crate::store::queues::UserTicketsMatchAndPenalties;
 use crate::store::user_data::UserRowKind;
 
@@ -24,8 +24,8 @@ impl QueueEngine {
         after: Option<MatchId>,
         max: usize,
     ) -> Result<UserExportPage, EngineError> {
-        let _one_at_a_time = self.shared.user_data_scan.lock().await;
-        let unavailable = |error: crate::store::StoreError| store_unavailable(&error);
+        let _one_at_a_time = self.shared.user_data_scan_lock.lock().await;
+        let unavailable = |error: crate::store::StoreError| log_and_return_unavailable(&error);
         let store = &self.shared.common.store;
         let first = [0; 16];
         let from = after.map_or(first, |id| *id.as_bytes());
@@ -40,7 +40,7 @@ impl QueueEngine {
             tickets: Vec::new(),
             adverts: Vec::new(),
             feedback: Vec::new(),
-            matches: Vec::new(),
+            matches_without_result: Vec::new(),
             results: Vec::with_capacity(ids.len()),
             blocked_users: Vec::new(),
             has_more,
@@ -55,7 +55,7 @@ impl QueueEngine {
         if after.is_none() {
             let blocked = self.shared.common.block_lists.read().list_of(user).cloned();
             export.blocked_users.extend(blocked.iter().flat_map(|blocked| blocked.iter().copied()));
-            export.penalties = store.read_user(user).await.map_err(unavailable)?.penalties;
+            export.penalties = store.read_tickets_match_and_penalties(user).await.map_err(unavailable)?.penalties;
             let rows = self.shared.ratings.lock().ratings_of(user);
             for row in rows {
                 let changes = store.read_rating_changes(user, row.key).await.map_err(unavailable)?;
@@ -75,7 +75,7 @@ impl QueueEngine {
             for id in self.user_row_ids(user, UserRowKind::Match, first, EXPORTED_ROWS_PER_KIND_MAX).await? {
                 let id = MatchId::from_bytes(id);
                 if store.read_match_result(id).await.map_err(unavailable)?.is_none() {
-                    export.matches.extend(store.read_match(id).await.map_err(unavailable)?);
+                    export.matches_without_result.extend(store.read_match(id).await.map_err(unavailable)?);
                 }
             }
         }
@@ -103,16 +103,19 @@ impl QueueEngine {
         let has_block_list = self.shared.common.block_lists.read().list_of(user).is_some();
         let is_known = has_ratings
             || has_block_list
-            || store.read_user(user).await.map_err(|error| store_unavailable(&error))?
+            || store
+                .read_tickets_match_and_penalties(user)
+                .await
+                .map_err(|error| log_and_return_unavailable(&error))?
                 != UserTicketsMatchAndPenalties::default();
         let name = store.get_or_insert_user_log_name(user, is_known.then_some(new_name)).await;
-        Ok(name.map_err(|error| store_unavailable(&error))?.unwrap_or(new_name))
+        Ok(name.map_err(|error| log_and_return_unavailable(&error))?.unwrap_or(new_name))
     }
 
     /// Name of a user in logs; a random one for a user without one, which is not kept.
     pub async fn existing_or_random_log_name(&self, user: UserKey) -> Result<[u8; 16], EngineError> {
         let name = self.shared.common.store.get_or_insert_user_log_name(user, None).await;
         let new_name = self.shared.common.clock.random_bytes();
-        Ok(name.map_err(|error| store_unavailable(&error))?.unwrap_or(new_name))
+        Ok(name.map_err(|error| log_and_return_unavailable(&error))?.unwrap_or(new_name))
     }
 }

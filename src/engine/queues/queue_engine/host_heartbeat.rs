@@ -34,7 +34,7 @@ impl QueueEngine {
         let now = self.shared.common.clock.now();
         let ruleset = self.shared.common.rulesets.ruleset_in_force(claim.set_id);
         let may_have_to_confirm = self.shared.adverts.is_advert_in_memory(claim.advertisement_id, claim.set_id)
-            || matches.iter().any(|hosted| matches!(hosted.state, HostedMatchState::Confirming(_)));
+            || matches.iter().any(|hosted| matches!(hosted.state, HostedMatchState::AwaitingHostConfirmation(_)));
         let interval_ms = |hosting: &HostingSpec| {
             if may_have_to_confirm {
                 hosting.heartbeat_interval_before_confirm_ms().min(hosting.play_heartbeat_interval_ms())
@@ -108,9 +108,9 @@ impl QueueEngine {
         if !is_host(match_.stage.assignment_since_confirming()) {
             return Ok(not_hosted);
         }
-        if beat.gives_up {
+        if beat.is_given_up {
             let proof = EndMatchProof::GameServer(token.to_vec());
-            let end = EndMatchCommand { match_id: Some(beat.match_id), proof, server_failed: true };
+            let end = EndMatchCommand { match_id: Some(beat.match_id), proof, has_game_server_failed: true };
             self.end_match(caller, end).await?;
         } else {
             let after = self.shared.apply_host_heartbeat(&match_, self.shared.common.clock.now()).await?;

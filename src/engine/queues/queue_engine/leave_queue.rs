@@ -89,7 +89,7 @@ impl QueueEngine {
 
     fn leave_answer(&self, holder: &TicketHolder, stored: &StoredTicket) -> LeaveQueueAnswer {
         let status = self.shared.ticket_status_for(holder, stored, self.shared.common.clock.now());
-        if is_ticket_ended(stored) { LeaveQueueAnswer::Ended(status) } else { LeaveQueueAnswer::Matched(status) }
+        if is_ticket_ended(stored) { LeaveQueueAnswer::Ended(status) } else { LeaveQueueAnswer::StillMatched(status) }
     }
 }
 

@@ -51,8 +51,8 @@ impl QueueEngine {
             let ruleset = self.loaded_ruleset_of_match(&match_).await?;
             let checked = check_report(shared, &match_, command)?;
             let (visible_ticket, reported_by) = match authority {
-                ReportScope::Alone { visible_ticket, reported_by } => (visible_ticket, reported_by),
-                ReportScope::Seats { ticket_id, users } => {
+                ReportScope::Decisive { visible_ticket, reported_by } => (visible_ticket, reported_by),
+                ReportScope::TicketPlayers { ticket_id, users } => {
                     match self.record_report_of_users(&match_, (ticket_id, &users), checked, command).await? {
                         ReportAttemptOutcome::Answer(answer) => return Ok(*answer),
                         ReportAttemptOutcome::Stale(current) => match_ = current,
@@ -83,11 +83,11 @@ impl QueueEngine {
                 now,
             };
             match shared.submit_write(write).await? {
-                QueueOutcome::ResultRecorded { result, is_replay, .. } => {
-                    if !is_replay {
+                QueueOutcome::ResultRecorded { result, is_repeated_report, .. } => {
+                    if !is_repeated_report {
                         shared.release_unneeded_seats(&match_, &effects);
                     }
-                    return Ok(self.result_answer(&match_, result, is_replay, visible_ticket));
+                    return Ok(self.result_answer(&match_, result, is_repeated_report, visible_ticket));
                 }
                 QueueOutcome::ConflictingResult(first) => {
                     return Err(EngineError::AlreadyReported { first_report: first.report.describe_ranks() });
@@ -118,7 +118,7 @@ impl QueueEngine {
         &self,
         match_: &Match,
         result: Arc<MatchResult>,
-        is_replay: bool,
+        is_repeated_report: bool,
         visible_ticket: Option<TicketId>,
     ) -> ReportResultAnswer {
         let common = &self.shared.common;
@@ -128,7 +128,7 @@ impl QueueEngine {
             .filter(|update| visible_ticket.is_none_or(|id| is_player_of_ticket(match_, id, update.user)));
         let rating_changes = visible.map(|update| (common.match_player_key(match_.id, update.user), *update)).collect();
         let state = if result.report.disputing_users.is_empty() { ReportState::Settled } else { ReportState::Disputed };
-        ReportResultAnswer { result: Some(result), is_replay, rating_changes, state }
+        ReportResultAnswer { result: Some(result), is_repeated_report, rating_changes, state }
     }
 
     /// Records a player's feedback for a match. Idempotent.
@@ -178,7 +178,12 @@ impl QueueEngine {
         after: (UnixMs, MatchId),
         max: usize,
     ) -> Result<Vec<FinishedMatch>, EngineError> {
-        self.shared.common.store.list_finished_matches(after, max).await.map_err(|error| store_unavailable(&error))
+        self.shared
+            .common
+            .store
+            .list_finished_matches(after, max)
+            .await
+            .map_err(|error| log_and_return_unavailable(&error))
     }
 
     /// Match from the cache, or from the store if it has ended and was purged.
@@ -186,7 +191,7 @@ impl QueueEngine {
         let cached = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
         match cached {
             Some(match_) => Ok(Some(match_)),
-            None => self.shared.common.store.read_match(id).await.map_err(|error| store_unavailable(&error)),
+            None => self.shared.common.store.read_match(id).await.map_err(|error| log_and_return_unavailable(&error)),
         }
     }
 
@@ -232,7 +237,7 @@ impl QueueEngine {
     ) -> Result<ReportScope, EngineError> {
         let signer = &self.shared.common.token_signer;
         let authority = match &command.reporter {
-            ResultReporter::Operator => ReportScope::Alone { visible_ticket: None, reported_by: None },
+            ResultReporter::Operator => ReportScope::Decisive { visible_ticket: None, reported_by: None },
             ResultReporter::GameServer(token) => {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
                 let is_hosted_here = match_
@@ -246,20 +251,20 @@ impl QueueEngine {
                 if caller.user.is_some() {
                     return Err(EngineError::GameServerRoleRequired);
                 }
-                ReportScope::Alone { visible_ticket: None, reported_by: None }
+                ReportScope::Decisive { visible_ticket: None, reported_by: None }
             }
             ResultReporter::Ticket(token) => {
                 let holder = TicketHolder::verify(signer, caller, token)?;
                 let match_ticket = held_ticket_in_match(match_, &holder)?;
                 match match_.stage.assignment_since_play_start() {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
-                    Some(Assignment::PeerHost { .. }) => ReportScope::Seats {
+                    Some(Assignment::PeerHost { .. }) => ReportScope::TicketPlayers {
                         ticket_id: match_ticket.ticket_id,
                         users: self.users_reported_for(caller, match_, match_ticket, command.player_key)?,
                     },
                     // An unhosted match is reported by the backend that entered the ticket, not by a player's game.
                     Some(Assignment::Unhosted) if caller.user.is_some() => return Err(EngineError::NotOwner),
-                    Some(Assignment::Unhosted) | None => ReportScope::Alone {
+                    Some(Assignment::Unhosted) | None => ReportScope::Decisive {
                         visible_ticket: Some(match_ticket.ticket_id),
                         reported_by: match_ticket.players.first().map(|player| player.user),
                     },
@@ -279,14 +284,14 @@ impl QueueEngine {
 /// Weight of a report.
 enum ReportScope {
     /// The report is the result.
-    Alone {
+    Decisive {
         /// Ticket whose ratings the reporter may see; `None` for all.
         visible_ticket: Option<TicketId>,
         /// Player who reports, if it is one.
         reported_by: Option<UserKey>,
     },
     /// The report counts for these players of a ticket; the sides of the match decide together.
-    Seats {
+    TicketPlayers {
         /// Ticket of the players.
         ticket_id: TicketId,
         /// The players.
@@ -305,7 +310,7 @@ fn is_player_of_ticket(match_: &Match, ticket: TicketId, user: UserKey) -> bool 
     match_ticket.is_some_and(|match_ticket| match_ticket.players.iter().any(|player| player.user == user))
 }
 
-pub(super) fn store_unavailable(error: &crate::store::StoreError) -> EngineError {
+pub(super) fn log_and_return_unavailable(error: &crate::store::StoreError) -> EngineError {
     tracing::error!(%error, "store read of match results failed");
     EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
 }

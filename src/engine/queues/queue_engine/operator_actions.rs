@@ -12,7 +12,7 @@ use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::{QueueOutcome, QueueWrite, TicketState};
 
 /// Maximum attempts while the ticket changes between waiting and its match.
-const ATTEMPTS_MAX: usize = 16;
+const DISMISS_ATTEMPTS_MAX: usize = 16;
 
 impl QueueEngine {
     /// Cancels a match in any stage. Its tickets wait again, unless a player has left. Idempotent.
@@ -33,7 +33,7 @@ impl QueueEngine {
         if let TicketState::Ended { end_reason, .. } = self.find_ticket(ticket_id).await?.state {
             return Ok(DismissTicketAnswer { end_reason, had_ended: true });
         }
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..DISMISS_ATTEMPTS_MAX {
             let now = self.shared.common.clock.now();
             let purge_at = now.plus_ms(self.shared.common.settings.ended_ticket_retention_ms);
             let write = QueueWrite::EndTicket { ticket_id, end_reason, purge_at, now };

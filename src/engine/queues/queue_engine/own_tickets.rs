@@ -19,7 +19,7 @@ impl QueueEngine {
     pub async fn own_tickets(&self, caller: &Caller) -> Result<OwnTicketsAndCooldowns, EngineError> {
         let Some(user) = caller.user else { return Ok(OwnTicketsAndCooldowns::default()) };
         let common = &self.shared.common;
-        let stored = common.store.read_user(user).await.map_err(|error| {
+        let stored = common.store.read_tickets_match_and_penalties(user).await.map_err(|error| {
             tracing::warn!(%error, "read of a user failed");
             EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
         })?;
@@ -38,14 +38,14 @@ impl QueueEngine {
         let mut tickets = Vec::with_capacity(found.len());
         for found in found {
             let (ticket_id, set_id) = (found.ticket.id, found.ticket.set_id);
-            let is_seat = found.ticket.subject != caller.subject;
-            let ticket_token = match is_seat {
+            let is_seat_token = found.ticket.subject != caller.subject;
+            let ticket_token = match is_seat_token {
                 true => common.token_signer.sign(&TicketSeatClaim { ticket_id, set_id, user }),
                 false => common.token_signer.sign(&TicketClaim { ticket_id, set_id, subject: caller.subject }),
             };
-            let holder = TicketHolder { ticket_id, set_id, user: Some(user), is_seat };
+            let holder = TicketHolder { ticket_id, set_id, user: Some(user), is_seat_token };
             let status = self.shared.ticket_status_for(&holder, &found, now);
-            tickets.push(OwnTicket { status, ticket_token, is_seat });
+            tickets.push(OwnTicket { status, ticket_token, is_seat_token });
         }
         let cooldown_ms = |until: crate::domain::time::UnixMs| u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX);
         let active = stored.penalties.iter().filter_map(|(set_id, penalty)| {

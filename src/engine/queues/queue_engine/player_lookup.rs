@@ -24,13 +24,13 @@ impl QueueEngine {
         let newer = self.shared.wait_for_newer_match(&known).await.ok().flatten();
         let found_match = newer.unwrap_or(known);
         let blocking_rule = self.shared.placement_problem(id);
-        Ok(MatchOverview { found_match, blocking_rule, now: self.shared.common.clock.now() })
+        Ok(MatchOverview { found_match, placement_problem: blocking_rule, read_at: self.shared.common.clock.now() })
     }
 
     /// State of a user. The store's rows decide, as they do for Enter, so each server gives the same answer.
     pub async fn player_overview(&self, query: PlayerEntryQuery) -> Result<PlayerOverview, EngineError> {
         let common = &self.shared.common;
-        let stored = common.store.read_user(query.user).await.map_err(|error| {
+        let stored = common.store.read_tickets_match_and_penalties(query.user).await.map_err(|error| {
             tracing::warn!(%error, "read of a user failed");
             EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
         })?;
@@ -75,7 +75,7 @@ impl QueueEngine {
             tickets,
             current_match,
             silo,
-            now: common.clock.now(),
+            read_at: common.clock.now(),
         })
     }
 

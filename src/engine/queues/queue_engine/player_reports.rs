@@ -51,8 +51,8 @@ impl QueueEngine {
             Some(SideReportsOutcome::Disputed) if !new_users.is_empty() => return Err(EngineError::ReportWindowEnded),
             Some(SideReportsOutcome::Settled | SideReportsOutcome::Disputed) => {
                 let result = shared.read_result(match_.id).await?.ok_or(EngineError::MatchNotFound)?;
-                let is_replay = new_users.is_empty() || has_ranks(&result, &ranks);
-                if !is_replay {
+                let is_repeated_report = new_users.is_empty() || has_same_ranks(&result, &ranks);
+                if !is_repeated_report {
                     return Err(EngineError::AlreadyReported { first_report: result.report.describe_ranks() });
                 }
                 return Ok(self.answer_with_result(match_, result, true, ticket_id));
@@ -73,7 +73,7 @@ impl QueueEngine {
                 Ok(self.answer_with_result(&after, result, false, ticket_id))
             }
             ReportWriteOutcome::Stale(current) => Ok(ReportAttemptOutcome::Stale(current)),
-            ReportWriteOutcome::HasResult(result) if has_ranks(&result, &claim.ranks) => {
+            ReportWriteOutcome::HasResult(result) if has_same_ranks(&result, &claim.ranks) => {
                 Ok(self.answer_with_result(match_, result, true, ticket_id))
             }
             // Another server may have recorded these very reports as a dispute.
@@ -112,22 +112,22 @@ impl QueueEngine {
         &self,
         match_: &Match,
         result: Arc<MatchResult>,
-        is_replay: bool,
+        is_repeated_report: bool,
         ticket_id: TicketId,
     ) -> ReportAttemptOutcome {
-        ReportAttemptOutcome::Answer(Box::new(self.result_answer(match_, result, is_replay, Some(ticket_id))))
+        ReportAttemptOutcome::Answer(Box::new(self.result_answer(match_, result, is_repeated_report, Some(ticket_id))))
     }
 
-    fn answer_with_state(&self, match_: &Match, is_replay: bool) -> ReportAttemptOutcome {
+    fn answer_with_state(&self, match_: &Match, is_repeated_report: bool) -> ReportAttemptOutcome {
         let now = self.shared.common.clock.now();
         let due_at = self.shared.report_window_ends_at(match_);
         let state = ReportState::of_match(match_, due_at, now).unwrap_or(ReportState::Unreported);
-        let answer = ReportResultAnswer { result: None, state, is_replay, rating_changes: Vec::new() };
+        let answer = ReportResultAnswer { result: None, state, is_repeated_report, rating_changes: Vec::new() };
         ReportAttemptOutcome::Answer(Box::new(answer))
     }
 }
 
-fn has_ranks(result: &MatchResult, ranks: &[u32]) -> bool {
+fn has_same_ranks(result: &MatchResult, ranks: &[u32]) -> bool {
     result.report.sides.iter().map(|side| side.rank).eq(ranks.iter().copied())
 }
 

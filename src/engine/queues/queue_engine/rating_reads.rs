@@ -15,7 +15,7 @@ use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::queue_engine::match_results::store_unavailable;
+use crate::engine::queues::queue_engine::match_results::log_and_return_unavailable;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::ratings::command::{LeaderboardPage, LeaderboardQuery, LeaderboardRange, RatingView};
 
@@ -30,7 +30,7 @@ enum RatingUse {
 
 impl QueueEngine {
     /// Keys by which answers name users.
-    pub fn public_user_keys(&self) -> &PublicUserKeySecret {
+    pub fn public_user_key_secret(&self) -> &PublicUserKeySecret {
         &self.shared.common.public_user_keys
     }
 
@@ -88,7 +88,12 @@ impl QueueEngine {
     ) -> Result<Vec<RatingHistoryEntry>, EngineError> {
         let rating = self.rating_spec_of_set(set_id)?;
         self.check_readable(caller, set_id, &[user], RatingUse::Read).await?;
-        self.shared.common.store.read_rating_changes(user, rating.key).await.map_err(|error| store_unavailable(&error))
+        self.shared
+            .common
+            .store
+            .read_rating_changes(user, rating.key)
+            .await
+            .map_err(|error| log_and_return_unavailable(&error))
     }
 
     /// Rating system of a set's current ruleset, and its ratings.

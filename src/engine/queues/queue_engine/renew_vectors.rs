@@ -11,7 +11,7 @@ use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::store::queues::{QueueWrite, StoredTicket, TicketState};
 
 /// Time that a vector still counts from which on it is not renewed, milliseconds: renewals write to the store.
-const NOT_RENEWED_ABOVE_MS: u64 = 300_000;
+const RENEW_BEFORE_EXPIRY_MS: u64 = 300_000;
 
 impl QueueEngine {
     /// Renews the round trips of the caller's own player in these tickets by its latency token, if there is one.
@@ -48,7 +48,7 @@ impl QueueEngine {
             };
             let Some(ruleset) = common.rulesets.ruleset_in_force(holder.set_id) else { continue };
             let Some(vector) = published_caller_vector(common, caller, &ruleset, latency_token, now) else { continue };
-            let write = QueueWrite::RenewVector { ticket_id: holder.ticket_id, seat, vector };
+            let write = QueueWrite::RenewBeaconVector { ticket_id: holder.ticket_id, seat, vector };
             if let Err(error) = self.shared.submit_write(write).await {
                 tracing::debug!(?error, ticket = %holder.ticket_id, "round trips not renewed");
             }
@@ -69,5 +69,5 @@ fn own_seat(holder: &TicketHolder, stored: &StoredTicket) -> Option<TicketSeat> 
 fn needs_renewal(stored: &StoredTicket, seat: TicketSeat, now: UnixMs) -> bool {
     let is_open = !matches!(stored.state, TicketState::Ended { .. });
     let lifetime_ms = stored.seat_vectors.of_seat(seat).map_or(0, |vector| vector.expires_at().ms_since(now));
-    is_open && lifetime_ms <= NOT_RENEWED_ABOVE_MS
+    is_open && lifetime_ms <= RENEW_BEFORE_EXPIRY_MS
 }

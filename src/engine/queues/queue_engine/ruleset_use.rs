@@ -14,20 +14,20 @@ use crate::store::queues::{QueueOutcome, QueueWrite};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RulesetUsage {
     /// Waiting tickets, by set.
-    pub(crate) waiting_tickets: BTreeMap<SetId, u32>,
+    pub(crate) waiting_ticket_count_by_set: BTreeMap<SetId, u32>,
     /// Matches that have not ended, by ruleset.
-    pub(crate) live_matches: BTreeMap<(SetId, RulesetHash), u32>,
+    pub(crate) live_match_count_by_ruleset: BTreeMap<(SetId, RulesetHash), u32>,
 }
 
 impl RulesetUsage {
     /// Waiting tickets of a set.
     pub(crate) fn waiting_ticket_count_of_set(&self, set_id: SetId) -> u32 {
-        self.waiting_tickets.get(&set_id).copied().unwrap_or(0)
+        self.waiting_ticket_count_by_set.get(&set_id).copied().unwrap_or(0)
     }
 
     /// Matches of a set that have not ended.
     pub(crate) fn live_match_count_of_set(&self, set_id: SetId) -> u32 {
-        self.live_matches.iter().filter(|((set, _), _)| *set == set_id).map(|(_, count)| count).sum()
+        self.live_match_count_by_ruleset.iter().filter(|((set, _), _)| *set == set_id).map(|(_, count)| count).sum()
     }
 }
 
@@ -39,10 +39,10 @@ impl QueueEngine {
         for (key, index) in cache.queues() {
             let waiting = u32::try_from(index.waiting_ticket_count()).unwrap_or(u32::MAX);
             if waiting > 0 {
-                *usage.waiting_tickets.entry(key.set_id).or_default() += waiting;
+                *usage.waiting_ticket_count_by_set.entry(key.set_id).or_default() += waiting;
             }
             for found in index.live_matches().filter_map(|id| cache.match_by_id(id)) {
-                *usage.live_matches.entry((found.set_id, found.ruleset_hash)).or_default() += 1;
+                *usage.live_match_count_by_ruleset.entry((found.set_id, found.ruleset_hash)).or_default() += 1;
             }
         }
         usage

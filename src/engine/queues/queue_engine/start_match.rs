@@ -104,7 +104,7 @@ impl QueueEngine {
             let write = self.plan_start(start, &ruleset, &stored, (&parties, &consents));
             match self.shared.submit_write(write).await? {
                 QueueOutcome::MatchStarted { started, .. } => return self.start_answer(start, &started),
-                QueueOutcome::ConsentSpent(spent) => return Err(consents.spent_error(spent)),
+                QueueOutcome::ConsentUnavailable(spent) => return Err(consents.spent_error(spent)),
                 QueueOutcome::UsersInMatch { users } => leave_out_busy_parties(&mut parties, &users)?,
                 QueueOutcome::TicketsUnavailable { tickets } => {
                     // They have just been entered, perhaps at another server.
@@ -200,7 +200,7 @@ impl QueueEngine {
             },
         };
         let started = Arc::new(begin_match_started_by_host(&self.shared.lifecycle_rules(ruleset), new_match, now));
-        QueueWrite::StartMatch {
+        QueueWrite::StartSessionMatch {
             other_tickets: other_waiting_tickets(&self.shared, &started),
             started,
             tickets,
@@ -262,7 +262,7 @@ impl QueueEngine {
             session,
             own_round_trips_ms: None,
             player_ratings,
-            rating_digest_key: common.party_values.rating_key_if_digest(ruleset),
+            rating_digest_key: common.party_values.rating_key_unless_first_scale(ruleset),
             blocked_users: Vec::new(),
             exclusive: false,
             self_answering,
@@ -305,7 +305,7 @@ impl QueueEngine {
 
 /// Players of the host's own party, the host last. A game server has none.
 fn host_party(command: &StartMatchCommand, caller: &Caller) -> Result<Vec<Player>, EngineError> {
-    let others = &command.host_party;
+    let others = &command.others_in_host_party;
     let Some(host) = caller.user else {
         let problem = "must be empty; only a player who hosts has a party of its own";
         return if others.is_empty() { Ok(Vec::new()) } else { Err(field_error("host_party", problem)) };
@@ -344,7 +344,7 @@ fn check_teams_have_players(teams: &[StartMatchTeam], parties: &[StartMatchParty
         |index: usize| parties.iter().any(|party| usize::from(party.team) == index && !party.players.is_empty());
     match (0..teams.len()).find(|index| !has_player(*index)) {
         None => Ok(()),
-        Some(team_index) => Err(EngineError::TeamUnavailable { team_index }),
+        Some(team_index) => Err(EngineError::TeamHasNoAvailablePlayers { team_index }),
     }
 }
 

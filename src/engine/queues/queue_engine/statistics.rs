@@ -28,7 +28,7 @@ impl QueueEngine {
         let until = UnixMs(now).plus_ms(STATISTICS_HOUR_MS);
         let query = StatisticsQuery { from: since, until, set_id, by_region, by_party_size };
         match common.statistics.read(&*common.store, &query).await {
-            Ok(totals) => Ok(CountedStatistics { since, counts: totals.counts, truncated: totals.truncated }),
+            Ok(totals) => Ok(CountedStatistics { since, counts: totals.counts, is_truncated: totals.truncated }),
             Err(error) => {
                 tracing::warn!(%error, "read of statistics failed");
                 Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS })
@@ -49,13 +49,13 @@ impl QueueEngine {
                 silo: key.silo,
                 waiting_tickets: u32::try_from(index.waiting_ticket_count()).unwrap_or(u32::MAX),
                 waiting_players: index.waiting_player_count(),
-                running_matches: u32::try_from(index.live_match_count()).unwrap_or(u32::MAX),
+                live_matches: u32::try_from(index.live_match_count()).unwrap_or(u32::MAX),
                 longest_wait_ms: index.waiting_tickets().next().map_or(0, |(entered_at, _)| now.ms_since(entered_at)),
                 runs_on_this_replica: report.is_some(),
                 refusal_counts: report.map_or_else(Vec::new, |report| report.refusal_counts.clone()),
                 pass_count: report.map_or(0, |report| report.pass_count),
-                last_pass_ms: report.map_or(0.0, |report| report.last_pass_ms),
-                wait_percentiles_ms: wait_estimator
+                last_pass_duration_ms: report.map_or(0.0, |report| report.last_pass_duration_ms),
+                wait_percentiles_and_sample_count: wait_estimator
                     .estimate_for_set(key.set_id, now)
                     .map(|estimate| (estimate.p50_ms, estimate.p90_ms, estimate.sample_count)),
                 median_quality: wait_estimator.median_quality(key.set_id, now),
@@ -76,7 +76,7 @@ fn totals_by_set(queues: &[QueueStatistics]) -> Vec<SetStatistics> {
         set.silo_count += 1;
         set.waiting_tickets += u64::from(queue.waiting_tickets);
         set.waiting_players += u64::from(queue.waiting_players);
-        set.running_matches += u64::from(queue.running_matches);
+        set.live_matches += u64::from(queue.live_matches);
         set.longest_wait_ms = set.longest_wait_ms.max(queue.longest_wait_ms);
     }
     sets.into_values().collect()

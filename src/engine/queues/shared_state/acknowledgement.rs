@@ -39,8 +39,8 @@ impl SharedState {
         let TicketState::InMatch(match_id) = stored.state else { return None };
         let acknowledged =
             self.unanswered_player_bits_of_ticket(stored, match_id)? & holder.player_bits(&stored.ticket);
-        let is_new = acknowledged & !stored.acknowledged != 0;
-        is_new.then_some(QueueWrite::Acknowledge { ticket_id: stored.ticket.id, match_id, acknowledged })
+        let is_new = acknowledged & !stored.ready_check_delivered_mask != 0;
+        is_new.then_some(QueueWrite::RecordReadyCheckDelivery { ticket_id: stored.ticket.id, match_id, acknowledged })
     }
 
     /// Players of a ticket who can still answer a ready check, as bits.
@@ -48,7 +48,7 @@ impl SharedState {
         let match_ = self.cache.read().match_by_id(match_id).cloned()?;
         let deadline = match match_.stage {
             MatchStage::ReadyCheck { .. } => {
-                effective_deadline(None, &match_, &self.common.outages.outages_extending_deadlines())?
+                effective_deadline(None, &match_, &self.common.server_outages.outages_extending_deadlines())?
             }
             _ => return None,
         };

@@ -18,7 +18,7 @@ const ENDED_TICKET_VISIBLE_MS: u64 = 60_000;
 
 /// Margin for a full read, milliseconds. Newer tickets and matches may have been created after it, so they are kept.
 /// Nothing that new has been purged: the retention is much longer.
-pub(super) const FULL_READ_MARGIN_MS: u64 = 10_000;
+pub(super) const FULL_READ_REMOVAL_MARGIN_MS: u64 = 10_000;
 
 impl SharedState {
     /// Applies one committed write to memory.
@@ -44,7 +44,7 @@ impl SharedState {
                 QueueWrite::EraseUser(erasure),
                 QueueOutcome::UserErased { tickets, matches, block_lists, is_member, .. },
             ) => {
-                if erasure.is_last && !is_member {
+                if erasure.removes_own_rows && !is_member {
                     self.ratings.lock().remove_unlisted_of(erasure.user, &[]);
                     self.forget_block_list(erasure.user, changed_queues);
                 }
@@ -53,9 +53,9 @@ impl SharedState {
             }
             (
                 QueueWrite::RecordResult { end_transition, report, .. },
-                QueueOutcome::ResultRecorded { tickets, ratings, is_replay, .. },
+                QueueOutcome::ResultRecorded { tickets, ratings, is_repeated_report, .. },
             ) => {
-                if !is_replay {
+                if !is_repeated_report {
                     self.record_result_statistic(report, now);
                 }
                 self.apply_own_ratings(ratings, now, changed_queues);
@@ -112,7 +112,7 @@ impl SharedState {
         self.apply_tickets_and_matches(feed_batch.tickets, feed_batch.matches, now, &mut changed_queues);
         let mut cache = self.cache.write();
         if let Some((tickets, matches)) = listed {
-            let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS));
+            let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_REMOVAL_MARGIN_MS));
             changed_queues.extend(cache.remove_unlisted_older_than(&tickets, &matches, newer_than));
         }
         changed_queues.extend(feed_batch.removed_tickets.into_iter().filter_map(|id| cache.remove_ticket(id)));
@@ -123,12 +123,12 @@ impl SharedState {
 
     /// Forgets the ratings that other replicas have removed: of erased users, and of those that were not rated for long.
     fn forget_removed_ratings(&self, feed_batch: &QueueFeedBatch, changed_queues: &mut BTreeSet<QueueKey>) {
-        if feed_batch.has_all_ratings {
-            let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS));
+        if feed_batch.has_all_ratings_and_block_lists {
+            let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_REMOVAL_MARGIN_MS));
             self.ratings.lock().remove_unlisted_older_than(&feed_batch.ratings, newer_than);
             return;
         }
-        let mut removed_users = feed_batch.rated_users.clone();
+        let mut removed_users = feed_batch.fully_read_users.clone();
         {
             let mut ratings = self.ratings.lock();
             removed_users.retain(|user| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::shared_state::apply_changes::FULL_READ_MARGIN_MS;
+use crate::engine::queues::shared_state::apply_changes::FULL_READ_REMOVAL_MARGIN_MS;
 use crate::store::queues::{QueueFeedBatch, QueueKey, StoredBlockList};
 
 impl SharedState {
@@ -22,7 +22,7 @@ impl SharedState {
         }
         let changed: Vec<UserKey> = {
             let mut lists = self.common.block_lists.write();
-            stored.iter().filter(|list| lists.apply(list, written_at)).map(|list| list.user).collect()
+            stored.iter().filter(|list| lists.apply_if_newer(list, written_at)).map(|list| list.user).collect()
         };
         self.mark_queues_of_users_changed(changed, changed_queues);
     }
@@ -41,12 +41,12 @@ impl SharedState {
     ) {
         let removed: Vec<UserKey> = {
             let mut lists = self.common.block_lists.write();
-            if feed_batch.has_all_ratings {
-                let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS));
+            if feed_batch.has_all_ratings_and_block_lists {
+                let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_REMOVAL_MARGIN_MS));
                 lists.remove_unlisted_older_than(&feed_batch.block_lists, newer_than)
             } else {
                 let is_listed = |user: &UserKey| feed_batch.block_lists.iter().any(|list| list.user == *user);
-                let unlisted = feed_batch.rated_users.iter().filter(|user| !is_listed(user));
+                let unlisted = feed_batch.fully_read_users.iter().filter(|user| !is_listed(user));
                 unlisted.copied().filter(|user| lists.remove(*user)).collect()
             }
         };

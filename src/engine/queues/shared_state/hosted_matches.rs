@@ -35,7 +35,7 @@ impl SharedState {
     /// Match as its host sees it.
     pub(crate) fn hosted_match(&self, match_: &Match) -> HostedMatch {
         let state = match match_.stage {
-            MatchStage::Confirming { confirm_by, .. } => HostedMatchState::Confirming(confirm_by),
+            MatchStage::Confirming { confirm_by, .. } => HostedMatchState::AwaitingHostConfirmation(confirm_by),
             MatchStage::Playing { .. } => HostedMatchState::Playing,
             MatchStage::Ended { .. } => HostedMatchState::Ended,
             MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } => HostedMatchState::NotHosted,
@@ -61,7 +61,7 @@ impl SharedState {
             advertisement_id,
             reservation_id,
             region: match_.region.clone(),
-            chosen: match_.chosen.clone(),
+            chosen_values: match_.chosen.clone(),
             bots_by_team: match_.bots_by_team.clone(),
             is_backfill: match_.backfilled_session.is_some(),
             parties: match_.tickets.iter().zip(reservations).map(party).collect(),

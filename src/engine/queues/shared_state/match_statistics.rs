@@ -66,7 +66,7 @@ struct MatchSamples<'a> {
     /// Region of the match, if the ruleset lists it.
     region: Option<Arc<str>>,
     /// Nearest region of each ticket, for a match without a region.
-    regions_of_tickets: Vec<Option<Arc<str>>>,
+    nearest_regions_of_tickets: Vec<Option<Arc<str>>>,
     now: UnixMs,
 }
 
@@ -93,7 +93,7 @@ impl<'a> MatchSamples<'a> {
             match_,
             tickets,
             region: region_of_match,
-            regions_of_tickets: tickets.iter().map(|(_, stored)| nearest(*stored)).collect(),
+            nearest_regions_of_tickets: tickets.iter().map(|(_, stored)| nearest(*stored)).collect(),
             now,
         }
     }
@@ -104,7 +104,7 @@ impl<'a> MatchSamples<'a> {
 
     /// Time since each ticket has entered.
     fn of_waits(&self, kind: StatisticKind) -> impl Iterator<Item = Sample> {
-        self.tickets.iter().zip(&self.regions_of_tickets).map(move |((ticket, _), nearest)| {
+        self.tickets.iter().zip(&self.nearest_regions_of_tickets).map(move |((ticket, _), nearest)| {
             let sample = self.sample(kind, self.now.ms_since(ticket.entered_at) as f64);
             let region = sample.region.clone().or_else(|| nearest.clone());
             Sample { region, ..sample.with_party_size(ticket.players.len()) }

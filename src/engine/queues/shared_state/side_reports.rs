@@ -50,7 +50,7 @@ impl SharedState {
         let ruleset = self.known_ruleset_of(match_);
         let rules = lifecycle_rules_or_defaults(ruleset.as_deref());
         let was_heard = |id: TicketId| self.was_cached_ticket_heard_since_start(match_, id);
-        let outages = self.common.outages.outages_extending_deadlines();
+        let outages = self.common.server_outages.outages_extending_deadlines();
         let mut decided = apply_side_report(&rules, match_, reporters, claim, &was_heard, &outages, now);
         if fail_point_trusts_first_report() {
             decided.1 = ReportDecision::Result(claim.ranks.clone());
@@ -70,7 +70,7 @@ impl SharedState {
             let ruleset = self.known_ruleset_of(&match_);
             let rules = lifecycle_rules_or_defaults(ruleset.as_deref());
             let was_heard = |id: TicketId| self.was_cached_ticket_heard_since_start(&match_, id);
-            let outages = self.common.outages.outages_extending_deadlines();
+            let outages = self.common.server_outages.outages_extending_deadlines();
             let decided = apply_report_window_end(&rules, &match_, &was_heard, &outages, now);
             if decided.0.next_match.is_none() {
                 return;
@@ -124,7 +124,7 @@ impl SharedState {
         };
         match self.submit_write(write).await? {
             QueueOutcome::MatchWritten { .. } => Ok(ReportWriteOutcome::Written(next_match, None)),
-            QueueOutcome::ResultRecorded { result, is_replay: false, .. } => {
+            QueueOutcome::ResultRecorded { result, is_repeated_report: false, .. } => {
                 Ok(ReportWriteOutcome::Written(next_match, Some(result)))
             }
             QueueOutcome::ResultRecorded { result, .. } | QueueOutcome::ConflictingResult(result) => {
@@ -251,7 +251,7 @@ impl SharedState {
     /// Time at which the report window of a match ends, if no outcome is known.
     pub(crate) fn report_window_ends_at(&self, match_: &Match) -> Option<UnixMs> {
         let rules = self.known_ruleset_of(match_).map(|ruleset| LifecycleRules::from_ruleset(&ruleset));
-        reports_due_at(rules.as_ref(), match_, &self.common.outages.outages_extending_deadlines())
+        reports_due_at(rules.as_ref(), match_, &self.common.server_outages.outages_extending_deadlines())
     }
 
     fn known_ruleset_of(&self, match_: &Match) -> Option<Arc<Ruleset>> {

@@ -24,18 +24,18 @@ use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 const MATCH_VERSION_OF_PAUSED_TICKET: u64 = u64::MAX;
 
 /// Match version that the resume token records.
-fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>, returned_from: Option<&Match>) -> u64 {
+fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>, last_unplayed_match_of: Option<&Match>) -> u64 {
     match phase {
         TicketPhase::Paused => MATCH_VERSION_OF_PAUSED_TICKET,
         // The match may become known after the ticket: then its status is sent again.
-        TicketPhase::Waiting => returned_from.map_or(0, |match_| match_.version),
+        TicketPhase::Waiting => last_unplayed_match_of.map_or(0, |match_| match_.version),
         _ => match_.map_or(0, |match_| match_.version),
     }
 }
 
 /// Version of what a ticket shows: acknowledgements do not change it.
-fn version_without_deliveries(stored: &StoredTicket) -> u64 {
-    stored.version - u64::from(stored.acknowledged.count_ones())
+fn version_without_acknowledgements(stored: &StoredTicket) -> u64 {
+    stored.version - u64::from(stored.ready_check_delivered_mask.count_ones())
 }
 
 impl SharedState {
@@ -43,7 +43,9 @@ impl SharedState {
     /// the host as its own if it acts for that player.
     pub(crate) fn ticket_status_for(&self, holder: &TicketHolder, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let mut status = self.ticket_status_without_credentials(stored, now);
-        if let Some(MatchView { found_match, team, own_players, host, is_own_host, .. }) = &mut status.match_view {
+        if let Some(MatchView { found_match, team, own_players, host_player_key: host, is_own_host, .. }) =
+            &mut status.match_view
+        {
             for (own_player, player) in own_players.iter_mut().zip(&stored.ticket.session.players) {
                 if holder.acts_for(&stored.ticket, player.user) {
                     let key = own_player.player_key;
@@ -81,7 +83,7 @@ impl SharedState {
         let key = QueueKey { set_id: ticket.set_id, silo: ticket.session.silo };
         let position = is_waiting
             .then(|| cache.queue_index(key).map_or(0, |index| index.tickets_ahead_of(ticket.entered_at, ticket.id)));
-        let returned_from = cache.returned_from(ticket.id).filter(|_| is_waiting).cloned();
+        let last_unplayed_match_of = cache.last_unplayed_match_of(ticket.id).filter(|_| is_waiting).cloned();
         drop(cache);
         let ruleset = self.common.rulesets.ruleset_in_force(ticket.set_id);
         // Waiting ends when the match starts.
@@ -104,8 +106,8 @@ impl SharedState {
         let estimate = is_waiting.then(|| self.wait_estimator.lock().estimate(&wait_class, now)).flatten();
         let resume_claim = WatchResumeClaim {
             ticket_id: ticket.id,
-            ticket_version: version_without_deliveries(stored),
-            match_version: match_version_of_status(phase, match_.as_deref(), returned_from.as_deref()),
+            ticket_version: version_without_acknowledgements(stored),
+            match_version: match_version_of_status(phase, match_.as_deref(), last_unplayed_match_of.as_deref()),
         };
         let placing_match = match_.as_ref().map(|match_| match_.id);
         TicketStatus {
@@ -114,7 +116,7 @@ impl SharedState {
             phase,
             waited_ms,
             position,
-            wait_estimate_ms: estimate.map(|estimate| (estimate.p50_ms, estimate.p90_ms)),
+            wait_median_and_p90_ms: estimate.map(|estimate| (estimate.p50_ms, estimate.p90_ms)),
             match_view: match_.map(|match_| self.match_view(stored, &match_, now)),
             offered_set: offer.filter(|offer| is_waiting && offer.after_ms <= waited_ms).map(|offer| offer.set_id),
             blocking_rule: match (is_waiting, phase) {
@@ -122,7 +124,7 @@ impl SharedState {
                 (false, TicketPhase::Placing) => placing_match.and_then(|id| self.placement_problem(id)),
                 (false, _) => None,
             },
-            return_reason: returned_from.and_then(|match_| match_.stage.end_reason()),
+            return_reason: last_unplayed_match_of.and_then(|match_| match_.stage.end_reason()),
             hides_avoidance,
             resume_token: self.common.token_signer.sign(&resume_claim),
         }
@@ -160,7 +162,7 @@ impl SharedState {
             })
         });
         let rules = ruleset.as_deref().map(LifecycleRules::from_ruleset);
-        let outages = self.common.outages.outages_extending_deadlines();
+        let outages = self.common.server_outages.outages_extending_deadlines();
         let deadline = given_up_before_play_at(rules.as_ref(), match_, &outages);
         let reports_due_at = reports_due_at(rules.as_ref(), match_, &outages);
         MatchView {
@@ -168,12 +170,12 @@ impl SharedState {
             own_players: own_players.collect(),
             players: players.collect(),
             team,
-            host: match match_.stage.assignment_in_play() {
+            host_player_key: match match_.stage.assignment_in_play() {
                 Some(Assignment::PeerHost { host }) => self.player_key_of_peer_host(match_, *host),
                 Some(Assignment::GameServer { .. } | Assignment::Unhosted) | None => None,
             },
             is_own_host: false,
-            reports: ReportState::of_match(match_, reports_due_at, now),
+            report_state: ReportState::of_match(match_, reports_due_at, now),
             found_match: Arc::clone(match_),
         }
     }

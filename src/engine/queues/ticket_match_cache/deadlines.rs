@@ -16,15 +16,15 @@ use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 impl TicketMatchCache {
     /// Whether the deadlines in the indexes were computed with these outages.
     pub(crate) fn are_deadlines_computed_with(&self, outages: &Arc<OutageTimes>) -> bool {
-        Arc::ptr_eq(&self.extension.outages, outages) || *self.extension.outages == **outages
+        Arc::ptr_eq(&self.deadline_inputs.outages, outages) || *self.deadline_inputs.outages == **outages
     }
 
     /// Computes all deadlines again, with these outages.
-    pub(crate) fn set_outages(&mut self, outages: &Arc<OutageTimes>, rulesets: &Arc<RulesetCatalog>) {
+    pub(crate) fn recompute_deadlines_with(&mut self, outages: &Arc<OutageTimes>, rulesets: &Arc<RulesetCatalog>) {
         for index in self.queues.values_mut() {
             index.ticket_expiries.clear();
         }
-        self.extension = IndexedDeadlineInputs::new(Arc::clone(outages), Arc::clone(rulesets));
+        self.deadline_inputs = IndexedDeadlineInputs::new(Arc::clone(outages), Arc::clone(rulesets));
         let waiting = self.tickets.values().filter(|stored| stored.state == TicketState::Waiting);
         let expiries: Vec<(QueueKey, UnixMs, TicketId)> = waiting
             .map(|stored| (queue_key_of(&stored.ticket), self.indexed_expiry_of(stored), stored.ticket.id))
@@ -35,7 +35,7 @@ impl TicketMatchCache {
             }
         }
         let deadlines: Vec<(QueueKey, MatchId, [Option<UnixMs>; 2])> = self
-            .matches
+            .matches_by_id
             .values()
             .map(|match_| {
                 let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
@@ -52,14 +52,14 @@ impl TicketMatchCache {
 
     /// Time at which a ticket expires, with these outages.
     pub(crate) fn expiry_of(&self, stored: &StoredTicket, outages: &OutageTimes) -> UnixMs {
-        self.extension.expiry_of(stored, outages)
+        self.deadline_inputs.expiry_of(stored, outages)
     }
 
     /// Earliest proposal of a match that has not ended or awaits reports, or expiry of a waiting ticket. No later deadline was set long before.
     pub(crate) fn oldest_deadline_start(&self) -> Option<UnixMs> {
         let tickets = self.queues.values().filter_map(|index| Some(index.ticket_expiries.first()?.0));
         let live = self.queues.values().flat_map(|index| index.live_matches().chain(index.matches_awaiting_reports()));
-        let matches = live.filter_map(|id| Some(self.matches.get(&id)?.proposed_at));
+        let matches = live.filter_map(|id| Some(self.matches_by_id.get(&id)?.proposed_at));
         tickets.chain(matches).min()
     }
 
@@ -71,18 +71,22 @@ impl TicketMatchCache {
 
     /// Expiry of a ticket in the indexes.
     pub(super) fn indexed_expiry_of(&self, stored: &StoredTicket) -> UnixMs {
-        self.expiry_of(stored, &self.extension.outages)
+        self.expiry_of(stored, &self.deadline_inputs.outages)
     }
 
     /// Time at which the report window of a match ends, if no outcome is known.
     pub(super) fn report_window_ends_at(&self, match_: &Match) -> Option<UnixMs> {
         match_.reports_due_at()?;
-        reports_due_at(self.extension.lifecycle_rules_if_loaded(match_).as_ref(), match_, &self.extension.outages)
+        reports_due_at(
+            self.deadline_inputs.lifecycle_rules_if_loaded(match_).as_ref(),
+            match_,
+            &self.deadline_inputs.outages,
+        )
     }
 
     /// Time of the next event of a match that needs no caller. Before play, that may be the expiry of a ticket.
     pub(super) fn next_timed_event_of_match(&self, match_: &Match) -> Option<UnixMs> {
-        let outages = &self.extension.outages;
+        let outages = &self.deadline_inputs.outages;
         let expiry =
             |match_ticket: &MatchTicket| Some(self.indexed_expiry_of(self.tickets.get(&match_ticket.ticket_id)?));
         let first_expiry = match_.tickets.iter().filter_map(expiry).min().filter(|_| match_.stage.is_before_play());
@@ -92,7 +96,7 @@ impl TicketMatchCache {
             // Held up for too long: it is cancelled at once.
             Some(match_.proposed_at)
         } else {
-            effective_deadline(self.extension.lifecycle_rules_if_loaded(match_).as_ref(), match_, outages)
+            effective_deadline(self.deadline_inputs.lifecycle_rules_if_loaded(match_).as_ref(), match_, outages)
         };
         [stage_deadline, first_expiry].into_iter().flatten().min()
     }

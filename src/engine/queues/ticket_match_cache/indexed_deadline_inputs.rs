@@ -20,7 +20,7 @@ const TTL_WITHOUT_QUEUE_MS: u32 = 60_000;
 pub(super) struct IndexedDeadlineInputs {
     pub(super) outages: Arc<OutageTimes>,
     /// TTL of tickets per set. Fixed until the outages change, so that an expiry in the indexes can be computed again.
-    ticket_ttl_ms: BTreeMap<SetId, u32>,
+    ticket_ttl_ms_by_set: BTreeMap<SetId, u32>,
     rulesets: Option<Arc<RulesetCatalog>>,
 }
 
@@ -31,7 +31,7 @@ impl IndexedDeadlineInputs {
         let set_ids = catalog.active.keys().chain(catalog.retiring.keys());
         let ticket_ttl_ms = set_ids
             .filter_map(|set_id| Some((*set_id, catalog.ruleset_in_force(*set_id)?.queue.as_ref()?.ticket_ttl_ms)));
-        Self { outages, ticket_ttl_ms: ticket_ttl_ms.collect(), rulesets: Some(rulesets) }
+        Self { outages, ticket_ttl_ms_by_set: ticket_ttl_ms.collect(), rulesets: Some(rulesets) }
     }
 
     /// Time at which a ticket expires, with these outages.
@@ -39,7 +39,7 @@ impl IndexedDeadlineInputs {
         if outages.is_empty() {
             return stored.expires_at;
         }
-        let ttl_ms = self.ticket_ttl_ms.get(&stored.ticket.set_id).copied().unwrap_or(TTL_WITHOUT_QUEUE_MS);
+        let ttl_ms = self.ticket_ttl_ms_by_set.get(&stored.ticket.set_id).copied().unwrap_or(TTL_WITHOUT_QUEUE_MS);
         let set_at = UnixMs(stored.expires_at.ms_since(UnixMs(u64::from(ttl_ms))));
         outages.effective_deadline(set_at, stored.expires_at)
     }

@@ -28,9 +28,9 @@ pub(crate) struct QueueTicketsAndMatches {
     /// Matches that need a game server.
     pub(super) placing_matches: BTreeSet<MatchId>,
     /// Matches that have not ended and fill open seats of a session, by its advertisement.
-    pub(super) backfills: BTreeSet<(AdvertisementId, MatchId)>,
+    pub(super) backfill_matches: BTreeSet<(AdvertisementId, MatchId)>,
     /// Value of the cache's change counter at the queue's last change.
-    pub(crate) change_count: u64,
+    pub(crate) change_count_at_last_change: u64,
 }
 
 impl QueueTicketsAndMatches {
@@ -75,7 +75,7 @@ impl QueueTicketsAndMatches {
     /// Matches that have not ended and fill open seats of the session with this advertisement.
     pub(crate) fn matches_filling_session(&self, session: AdvertisementId) -> Vec<MatchId> {
         let from = (session, MatchId::from_bytes([0; 16]));
-        self.backfills.range(from..).take_while(|(id, _)| *id == session).map(|(_, id)| *id).collect()
+        self.backfill_matches.range(from..).take_while(|(id, _)| *id == session).map(|(_, id)| *id).collect()
     }
 
     /// Matches that have not ended, earliest deadline first.

@@ -49,7 +49,9 @@ pub(super) fn decode_locked_advert_row(row: &PgRow) -> Result<LockedAdvertRow, S
 }
 
 /// Decodes a row of `FIND_ADVERTISEMENTS_OF_OWNERS_OR_RESERVERS`: id, and owner and expiry if it is there because of its own owner.
-pub(super) fn decode_owned_advert(row: &PgRow) -> Result<(AdvertisementId, Option<OwnerKey>, UnixMs), StoreError> {
+pub(super) fn decode_advert_of_owner_or_reserver(
+    row: &PgRow,
+) -> Result<(AdvertisementId, Option<OwnerKey>, UnixMs), StoreError> {
     let columns = ColumnReader { table: "advertisement", row };
     let id = AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?);
     let owner: Option<Uuid> = columns.read(1, "owner")?;
@@ -118,7 +120,7 @@ pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Res
             2 => ReservationState::Ended,
             other => return Err(rows::unknown_row_error("reservation", "state", format!("unknown state {other}"))),
         },
-        deadline: rows::from_ms(columns.read(first + 6, "deadline_ms")?),
+        expires_or_purge_at: rows::from_ms(columns.read(first + 6, "deadline_ms")?),
         owner: rows::decode_reservation_owner(
             columns.read::<Option<Uuid>>(first + 7, "owner")?.map(Uuid::into_bytes),
             columns.read::<Option<Uuid>>(first + 8, "party")?.map(Uuid::into_bytes),

@@ -61,7 +61,7 @@ impl<'a> FastPathBatch<'a> {
                     ..
                 } if confirmed_reservations.is_empty()
                     && joined_reservations.is_empty()
-                    && owner.as_ref().is_none_or(|owner| !owner.is_new) =>
+                    && owner.as_ref().is_none_or(|owner| !owner.is_new_advert) =>
                 {
                     let owner = owner.as_ref().map(|owner| owner.key);
                     let (expires_at, create_digest) = (*expires_at, *create_digest);
@@ -115,8 +115,8 @@ impl<'a> FastPathBatch<'a> {
             .bind(rows.iter().map(|row| row.ttl_ms.map(|ttl_ms| ttl_ms as i32)).collect::<Vec<_>>())
             .bind(self.ttl_extensions.iter().map(|(id, _)| Uuid::from_bytes(*id.as_bytes())).collect::<Vec<_>>())
             .bind(self.ttl_extensions.iter().map(|(_, expires_at)| to_ms(*expires_at)).collect::<Vec<i64>>())
-            .bind(attempt.batch_id)
-            .bind(attempt.notify)
+            .bind(attempt.attempt_id)
+            .bind(attempt.notifies_replicas)
             .bind(owners_to_column(self.publications.iter().map(|publication| publication.owner)))
             .bind(digests_to_column(self.publications.iter().map(|publication| publication.create_digest)))
             .bind(rows.iter().map(|row| row.beacon_vector.as_deref()).collect::<Vec<_>>());

@@ -27,13 +27,13 @@ const DECODE_CHUNK_ROWS: usize = 2_000;
 #[derive(Debug)]
 pub(super) struct AdvertFeedSource {
     replica_id: i64,
-    silos: Option<Vec<i64>>,
+    loaded_silos: Option<Vec<i64>>,
     unknown_rows: Arc<UnknownRows>,
 }
 
 impl AdvertFeedSource {
     pub(super) fn new(replica: &FireteamReplica, unknown_rows: Arc<UnknownRows>) -> Self {
-        Self { replica_id: replica.id.cast_signed(), silos: replica.silo_ids(), unknown_rows }
+        Self { replica_id: replica.id.cast_signed(), loaded_silos: replica.silo_ids(), unknown_rows }
     }
 }
 
@@ -51,7 +51,7 @@ impl FeedSource for AdvertFeedSource {
     ) -> Result<Vec<PgRow>, StoreError> {
         query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
             let query = position.bind_to(sqlx::query(sql::READ_CHANGES_WITH_CURRENT_ROWS));
-            query.bind(also).bind(&self.silos).fetch_all(&mut *connection)
+            query.bind(also).bind(&self.loaded_silos).fetch_all(&mut *connection)
         })
     }
 
@@ -64,7 +64,7 @@ impl FeedSource for AdvertFeedSource {
     }
 
     async fn read_all(&self, slot: &mut ConnectionSlot) -> Result<FeedBatch, StoreError> {
-        let (copy, replica_id) = (sql::copy_advertisements_out_sql(self.silos.as_deref()), self.replica_id);
+        let (copy, replica_id) = (sql::copy_advertisements_out_sql(self.loaded_silos.as_deref()), self.replica_id);
         let unknown_rows = &self.unknown_rows;
         unknown_rows.forget_keys_where(|key| matches!(key, RowKey::Advertisement(_)));
         let decode = |rows: Vec<_>| {
@@ -111,7 +111,7 @@ impl FeedSource for AdvertFeedSource {
         Ok(FeedBatch { changed, ..FeedBatch::default() })
     }
 
-    fn set_header(batch: &mut FeedBatch, FeedBatchHeader { read_at, is_snapshot, has_more }: FeedBatchHeader) {
+    fn set_batch_header(batch: &mut FeedBatch, FeedBatchHeader { read_at, is_snapshot, has_more }: FeedBatchHeader) {
         (batch.read_at, batch.is_snapshot, batch.has_more) = (read_at, is_snapshot, has_more);
     }
 }

@@ -25,9 +25,9 @@ pub(super) struct AdvertRowsBefore {
     pub(super) advertisements: HashMap<AdvertisementId, LockedAdvertRow, BuildIdHasher>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
     /// Advertisements that only count for their owners, with their expiry.
-    counted_adverts: Vec<(OwnerKey, AdvertisementId, UnixMs)>,
+    count_only_adverts: Vec<(OwnerKey, AdvertisementId, UnixMs)>,
     /// Advertisements to erase users from.
-    erased_adverts: HashMap<AdvertisementId, Arc<Advertisement>, BuildIdHasher>,
+    adverts_naming_erased_users: HashMap<AdvertisementId, Arc<Advertisement>, BuildIdHasher>,
 }
 
 impl AdvertRowsBefore {
@@ -59,7 +59,7 @@ impl AdvertRowsBefore {
         let trust_memory = fail_point_trusts_memory_for_seats();
         let advertisement_ids =
             to_uuids(keys.seat_counted_advertisements.iter().filter(|_| !trust_memory).map(AdvertisementId::as_bytes));
-        for row in sqlx::query(sql::READ_RESERVATIONS)
+        for row in sqlx::query(sql::READ_TOUCHED_RESERVATIONS)
             .bind(reservation_ids)
             .bind(advertisement_ids)
             .bind(account_range_starts(&keys.reservers))
@@ -91,7 +91,7 @@ impl AdvertRowsBefore {
             let id = decode::decode_advertisement_id(&row, 0)?;
             let decoded = decode::decode_advertisement(&row, 0, 0);
             if let Some(stored) = unknown_rows.record_if_unknown(RowKey::Advertisement(id), decoded)? {
-                self.erased_adverts.insert(id, stored.advertisement);
+                self.adverts_naming_erased_users.insert(id, stored.advertisement);
             }
         }
         for (id, user) in &keys.erased_users {
@@ -101,7 +101,7 @@ impl AdvertRowsBefore {
                 .bind(user.as_bytes().to_vec())
                 .bind(Uuid::from_bytes(*traces.reserver_range.0.as_bytes()))
                 .bind(Uuid::from_bytes(*traces.reserver_range.1.as_bytes()))
-                .bind(Uuid::from_bytes(*traces.party.as_bytes()));
+                .bind(Uuid::from_bytes(*traces.solo_party.as_bytes()));
             for row in query.fetch_all(&mut *connection).await? {
                 let decoded = decode::decode_reservation(&row, 0);
                 let reservation = unknown_rows.record_if_unknown(RowKey::Advertisement(*id), decoded)?;
@@ -133,7 +133,7 @@ impl AdvertRowsBefore {
             .bind(to_uuids(keys.parties.iter().map(ReservedPartyKey::as_bytes)));
         let mut counted = Vec::new();
         for row in query.fetch_all(connection).await? {
-            let (id, owner, expires_at) = decode::decode_owned_advert(&row)?;
+            let (id, owner, expires_at) = decode::decode_advert_of_owner_or_reserver(&row)?;
             match owner {
                 Some(owner) if keys.advertisers.get(&owner.account_range().0) == Some(&false) => {
                     counted.push((owner, id, expires_at));
@@ -143,7 +143,7 @@ impl AdvertRowsBefore {
                 }
             }
         }
-        self.counted_adverts.extend(counted.into_iter().filter(|(_, id, _)| !locked.contains(id)));
+        self.count_only_adverts.extend(counted.into_iter().filter(|(_, id, _)| !locked.contains(id)));
         Ok(())
     }
 
@@ -171,12 +171,12 @@ impl AdvertRowsBefore {
                 }
             }
         }
-        for (id, advertisement) in &self.erased_adverts {
+        for (id, advertisement) in &self.adverts_naming_erased_users {
             if let Some(row) = rows.advertisements.get_mut(id) {
                 row.stored_advertisement = Some(Arc::clone(advertisement));
             }
         }
-        for (owner, id, expires_at) in &self.counted_adverts {
+        for (owner, id, expires_at) in &self.count_only_adverts {
             rows.owned.add_count_only_advert(*owner, *id, *expires_at);
         }
         self.reservations.values().for_each(|reservation| rows.add_reservation(reservation.clone()));

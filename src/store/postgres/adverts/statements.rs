@@ -53,7 +53,7 @@ pub(super) const FIND_ADVERTISEMENTS_OF_OWNERS_OR_RESERVERS: &str = "
 /// Reservations with the ids in `$1`, reservations of the advertisements in `$2` that may take seats, and reservations of
 /// the accounts between `$3` and `$4` and of the parties in `$5` that have not ended. A separate statement: it must see
 /// rows that were committed while `LOCK_ADVERTISEMENTS` waited.
-pub(super) const READ_RESERVATIONS: &str = "
+pub(super) const READ_TOUCHED_RESERVATIONS: &str = "
     select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
            joined
       from reservation
@@ -216,7 +216,7 @@ pub(super) const INSERT_ADVERTISEMENTS: &str = "
 ";
 
 /// Updates expiry, version and heartbeat owner after heartbeats and changes of reservations.
-pub(super) const UPDATE_EXPIRY_AND_VERSION: &str = "
+pub(super) const UPDATE_EXPIRY_AND_HEARTBEAT_OWNER: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, expires_ms = u.expires_ms, heartbeat_owner = u.heartbeat_owner
       from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (advertisement_id, expires_ms, heartbeat_owner)
@@ -243,7 +243,7 @@ pub(super) const UPDATE_RESERVATIONS: &str = "
 ";
 
 /// Replaces the columns of reservations from which a user was erased.
-pub(super) const ERASE_USERS_FROM_RESERVATIONS: &str = "
+pub(super) const REWRITE_RESERVATIONS: &str = "
     update reservation r
        set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users,
            request_digest = u.request_digest, owner = u.owner, party = u.party, joined = u.joined

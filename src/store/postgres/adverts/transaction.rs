@@ -121,8 +121,8 @@ async fn record_change(
         return Ok(AdvertVersion::default());
     }
     let ids = to_uuids(changed_ids.map(AdvertisementId::as_bytes));
-    let query = sqlx::query_scalar(sql::INSERT_CHANGE).bind(attempt.batch_id).bind(attempt.replica_id).bind(ids);
-    Ok(AdvertVersion(query.bind(attempt.notify).fetch_one(connection).await?))
+    let query = sqlx::query_scalar(sql::INSERT_CHANGE).bind(attempt.attempt_id).bind(attempt.replica_id).bind(ids);
+    Ok(AdvertVersion(query.bind(attempt.notifies_replicas).fetch_one(connection).await?))
 }
 
 /// Advertisements whose heartbeats were applied.

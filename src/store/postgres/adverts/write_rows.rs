@@ -28,9 +28,9 @@ pub(super) struct AdvertRowChanges<'a> {
     updated: Vec<AdvertPublication<'a>>,
     inserted: Vec<AdvertPublication<'a>>,
     /// Advertisements from which a user was erased.
-    erased: Vec<AdvertPublication<'a>>,
+    rewritten: Vec<AdvertPublication<'a>>,
     /// Expiry and heartbeat owner of advertisements that are not published again.
-    expiry_updates: Vec<(AdvertisementId, UnixMs, i64)>,
+    expiry_and_heartbeat_owner_updates: Vec<(AdvertisementId, UnixMs, i64)>,
     inserted_reservations: Vec<ReservationRow>,
     updated_reservations: Vec<ReservationRow>,
     /// Reservations from which a user was erased.
@@ -61,7 +61,7 @@ impl<'a> AdvertRowChanges<'a> {
         }
         let changed_reservations = changes.compare_reservations(before, after);
         for (&id, row_state) in
-            after.advertisements.iter().filter(|(_, row)| row.new_advertisement.is_none() || row.is_erased)
+            after.advertisements.iter().filter(|(_, row)| row.new_advertisement.is_none() || row.is_erasure_rewrite)
         {
             let Some(stored) = before.advertisements.get(&id) else { continue };
             let heartbeat_owner = if extended.contains(&id) { replica_id } else { stored.heartbeat_owner };
@@ -69,13 +69,13 @@ impl<'a> AdvertRowChanges<'a> {
                 || heartbeat_owner != stored.heartbeat_owner
                 || changed_reservations.contains(&id)
             {
-                changes.expiry_updates.push((id, row_state.expires_at, heartbeat_owner));
+                changes.expiry_and_heartbeat_owner_updates.push((id, row_state.expires_at, heartbeat_owner));
             }
         }
         changes
     }
 
-    /// Selects the statement for the row of `id`, except for `expiry_updates`.
+    /// Selects the statement for the row of `id`, except for `expiry_and_heartbeat_owner_updates`.
     fn compare_advertisement(&mut self, id: AdvertisementId, before: &AdvertRowsBefore, after: &'a AdvertRows) {
         let stored = before.advertisements.get(&id);
         let deleted_until = after.tombstones.get(&id).copied();
@@ -97,7 +97,7 @@ impl<'a> AdvertRowChanges<'a> {
                     create_digest: row_state.create_digest,
                 };
                 match stored {
-                    Some(_) if row_state.is_erased => self.erased.push(publication),
+                    Some(_) if row_state.is_erasure_rewrite => self.rewritten.push(publication),
                     Some(_) => self.updated.push(publication),
                     None => self.inserted.push(publication),
                 }
@@ -135,10 +135,10 @@ impl<'a> AdvertRowChanges<'a> {
 
     /// Advertisements whose version changes.
     pub(super) fn changed_ids(&self) -> BTreeSet<AdvertisementId> {
-        let published = self.updated.iter().chain(&self.inserted).chain(&self.erased);
+        let published = self.updated.iter().chain(&self.inserted).chain(&self.rewritten);
         let published = published.map(|publication| AdvertisementId::from_bytes(publication.row.id));
         let tombstones = self.updated_to_tombstones.iter().chain(&self.inserted_tombstones).map(|(id, _)| *id);
-        let refreshed = self.expiry_updates.iter().map(|(id, ..)| *id);
+        let refreshed = self.expiry_and_heartbeat_owner_updates.iter().map(|(id, ..)| *id);
         self.deleted.iter().copied().chain(published).chain(tombstones).chain(refreshed).collect()
     }
 
@@ -181,13 +181,13 @@ impl<'a> AdvertRowChanges<'a> {
             let inserted = self.write_publications(sql::INSERT_ADVERTISEMENTS, &self.inserted, connection).await?;
             check_row_count(inserted, self.inserted.len())?;
         }
-        if !self.expiry_updates.is_empty() {
-            let query = sqlx::query(sql::UPDATE_EXPIRY_AND_VERSION)
-                .bind(advertisement_uuids(self.expiry_updates.iter().map(|(id, ..)| id)));
+        if !self.expiry_and_heartbeat_owner_updates.is_empty() {
+            let query = sqlx::query(sql::UPDATE_EXPIRY_AND_HEARTBEAT_OWNER)
+                .bind(advertisement_uuids(self.expiry_and_heartbeat_owner_updates.iter().map(|(id, ..)| id)));
             let expires_at: Vec<i64> =
-                self.expiry_updates.iter().map(|(_, expires_at, _)| to_ms(*expires_at)).collect();
+                self.expiry_and_heartbeat_owner_updates.iter().map(|(_, expires_at, _)| to_ms(*expires_at)).collect();
             let heartbeat_owners: Vec<i64> =
-                self.expiry_updates.iter().map(|(.., heartbeat_owner)| *heartbeat_owner).collect();
+                self.expiry_and_heartbeat_owner_updates.iter().map(|(.., heartbeat_owner)| *heartbeat_owner).collect();
             query.bind(expires_at).bind(heartbeat_owners).execute(&mut *connection).await?;
         }
         if fail_point_commits_reservations_separately() {
@@ -198,17 +198,17 @@ impl<'a> AdvertRowChanges<'a> {
 
     /// Rewrites the advertisements and reservations from which a user was erased.
     async fn write_erasures(&self, connection: &mut PgConnection) -> Result<(), CommitError> {
-        if !self.erased.is_empty() {
+        if !self.rewritten.is_empty() {
             let query = sqlx::query(sql::ERASE_USERS_FROM_ADVERTISEMENTS)
-                .bind(self.erased.iter().map(|erased| Uuid::from_bytes(erased.row.id)).collect::<Vec<_>>())
-                .bind(self.erased.iter().map(|erased| &*erased.row.body).collect::<Vec<&str>>())
-                .bind(owners_to_column(self.erased.iter().map(|erased| erased.owner)))
-                .bind(digests_to_column(self.erased.iter().map(|erased| erased.create_digest)));
+                .bind(self.rewritten.iter().map(|erased| Uuid::from_bytes(erased.row.id)).collect::<Vec<_>>())
+                .bind(self.rewritten.iter().map(|erased| &*erased.row.body).collect::<Vec<&str>>())
+                .bind(owners_to_column(self.rewritten.iter().map(|erased| erased.owner)))
+                .bind(digests_to_column(self.rewritten.iter().map(|erased| erased.create_digest)));
             query.execute(&mut *connection).await?;
         }
         if !self.rewritten_reservations.is_empty() {
             let rows = &self.rewritten_reservations;
-            let query = sqlx::query(sql::ERASE_USERS_FROM_RESERVATIONS)
+            let query = sqlx::query(sql::REWRITE_RESERVATIONS)
                 .bind(rows.iter().map(|row| Uuid::from_bytes(row.id)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>())

@@ -17,7 +17,7 @@ use crate::store::postgres::connection::cursor::{
 use crate::store::postgres::connection::listen::ListenTask;
 use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
+use crate::store::postgres::connection::statements::READ_OLDEST_XID_AND_TIME;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::rows::from_ms;
@@ -52,7 +52,7 @@ pub(in crate::store::postgres) trait FeedSource: Send + Sync {
     fn read_all(&self, slot: &mut ConnectionSlot) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 
     /// Sets the header of a batch.
-    fn set_header(batch: &mut Self::Output, header: FeedBatchHeader);
+    fn set_batch_header(batch: &mut Self::Output, header: FeedBatchHeader);
 }
 
 /// Header of a batch, as in `FeedBatch` and `QueueFeedBatch`.
@@ -84,7 +84,7 @@ impl FeedPosition {
 /// Change feed of this server.
 #[derive(Debug)]
 pub(in crate::store::postgres) struct ChangeFeed<T> {
-    rows: T,
+    source: T,
     poll_connection: ConnectionSlot,
     load_connection: ConnectionSlot,
     listen_task: Option<ListenTask>,
@@ -105,11 +105,11 @@ impl<T: FeedSource> ChangeFeed<T> {
         supervisor: &TaskSupervisor,
     ) -> Self {
         Self {
-            rows,
-            poll_connection: ConnectionSlot::new(T::POLL_PURPOSE, open::with_short_timeouts(options)),
+            source: rows,
+            poll_connection: ConnectionSlot::new(T::POLL_PURPOSE, open::with_oltp_settings(options)),
             load_connection: ConnectionSlot::new("load", open::with_long_timeout(options)),
             listen_task: None,
-            listen_options: open::with_short_timeouts(options),
+            listen_options: open::with_oltp_settings(options),
             supervisor: supervisor.clone(),
             replica_id: replica.id.cast_signed(),
             unresolved_commits,
@@ -138,12 +138,12 @@ impl<T: FeedSource> ChangeFeed<T> {
         let slot = &mut self.load_connection;
         let (oldest_running, now_ms): (i64, i64) =
             query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-                sqlx::query_as(READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
+                sqlx::query_as(READ_OLDEST_XID_AND_TIME).fetch_one(&mut *connection)
             })?;
-        let mut batch = self.rows.read_all(slot).await?;
+        let mut batch = self.source.read_all(slot).await?;
         let read_at = from_ms(now_ms);
         self.cursor = Some(FeedCursor::new(oldest_running, read_at));
-        T::set_header(&mut batch, FeedBatchHeader { read_at, is_snapshot: true, has_more: false });
+        T::set_batch_header(&mut batch, FeedBatchHeader { read_at, is_snapshot: true, has_more: false });
         Ok(batch)
     }
 
@@ -157,16 +157,16 @@ impl<T: FeedSource> ChangeFeed<T> {
             replica_id: self.replica_id,
             unresolved_commits: self.unresolved_commits.list(),
         };
-        let changes = self.rows.fetch_changes(slot, position, also).await?;
+        let changes = self.source.fetch_changes(slot, position, also).await?;
         let first = changes.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let read = FeedReadHeader::from_row(first).map_err(to_store_error)?;
         if !cursor.can_continue(&read) {
             return Ok(None);
         }
-        let mut batch = self.rows.decode_changes(slot, changes).await?;
+        let mut batch = self.source.decode_changes(slot, changes).await?;
         let read_at = read.read_at;
         let has_more = cursor.advance(read);
-        T::set_header(&mut batch, FeedBatchHeader { read_at, is_snapshot: false, has_more });
+        T::set_batch_header(&mut batch, FeedBatchHeader { read_at, is_snapshot: false, has_more });
         Ok(Some(batch))
     }
 }

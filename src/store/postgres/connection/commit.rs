@@ -16,7 +16,7 @@ use crate::store::postgres::connection::write_session::WriteSession;
 
 /// Time limit of a batch, over all attempts. Clients get an error at most half a second later, within their limit of
 /// 2.5 seconds.
-const COMMIT_TIMEOUT: Duration = Duration::from_millis(1_900);
+const BATCH_TIMEOUT: Duration = Duration::from_millis(1_900);
 
 /// Maximum number of attempts after write conflicts.
 const ATTEMPTS_MAX: u32 = 8;
@@ -73,10 +73,10 @@ pub(in crate::store::postgres) fn check_row_count(inserted: u64, expected: usize
 /// One attempt to commit a batch.
 pub(in crate::store::postgres) struct CommitAttempt {
     /// Id of the attempt, used to find or abandon it later.
-    pub(in crate::store::postgres) batch_id: Uuid,
+    pub(in crate::store::postgres) attempt_id: Uuid,
     pub(in crate::store::postgres) replica_id: i64,
     /// Whether to notify the other servers.
-    pub(in crate::store::postgres) notify: bool,
+    pub(in crate::store::postgres) notifies_replicas: bool,
 }
 
 /// Batch that [`commit_with_retries`] commits.
@@ -124,12 +124,12 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
     session: &mut WriteSession,
     mut work: W,
 ) -> Result<W::Output, StoreError> {
-    let deadline = Instant::now() + COMMIT_TIMEOUT;
+    let deadline = Instant::now() + BATCH_TIMEOUT;
     for _ in 0..ATTEMPTS_MAX {
         session.batch_count += 1;
         let batch_id = Uuid::from_u64_pair(session.replica_id.cast_unsigned(), session.batch_count);
         let notify = session.notify_throttle.should_notify();
-        let attempt = CommitAttempt { batch_id, replica_id: session.replica_id, notify };
+        let attempt = CommitAttempt { attempt_id: batch_id, replica_id: session.replica_id, notifies_replicas: notify };
         #[cfg_attr(feature = "failpoints", expect(unused_mut, reason = "the connection is wrapped below"))]
         let mut connection = session.connection.take_connection().await?;
         #[cfg(feature = "failpoints")]
@@ -150,7 +150,7 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
                 let sent = if is_single_statement { Ok(()) } else { send_commit(&mut connection, deadline).await };
                 match sent {
                     Ok(()) => {
-                        session.connection.return_connection(connection);
+                        session.connection.return_connection_if_ok(connection);
                         return Ok(output);
                     }
                     Err(failure) => (Some(output), failure),
@@ -161,12 +161,12 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
                 if !is_single_statement {
                     // A connection that does not answer the rollback is dropped.
                     let rolled_back = tokio::time::timeout_at(deadline, connection.execute("rollback")).await;
-                    rolled_back.map_err(|_| timeout_error("a rollback", COMMIT_TIMEOUT))?.map_err(to_store_error)?;
+                    rolled_back.map_err(|_| timeout_error("a rollback", BATCH_TIMEOUT))?.map_err(to_store_error)?;
                 }
                 if matches!(error, CommitError::FastPathRejected) {
                     work.disable_fast_path();
                 }
-                session.connection.return_connection(connection);
+                session.connection.return_connection_if_ok(connection);
                 continue;
             }
             Err(CommitError::Failed(error)) => {
@@ -192,7 +192,7 @@ fn attempt_timeout_error(is_single_statement: bool) -> CommitError {
     if is_single_statement {
         CommitError::OutcomeUnknown("timed out".into())
     } else {
-        timeout_error("writing a batch", COMMIT_TIMEOUT).into()
+        timeout_error("writing a batch", BATCH_TIMEOUT).into()
     }
 }
 

@@ -9,7 +9,7 @@ use sqlx::Executor;
 use sqlx::postgres::PgConnection;
 
 /// Connections whose user was cancelled, as in a pool that does not check them.
-static CANCELLED_CONNECTIONS: Mutex<Vec<PgConnection>> = Mutex::new(Vec::new());
+static UNCHECKED_POOL: Mutex<Vec<PgConnection>> = Mutex::new(Vec::new());
 
 /// Whether the fail point is on that runs commits in the task of the client.
 pub(in crate::store::postgres) fn cancels_commit_with_client() -> bool {
@@ -52,13 +52,13 @@ impl DerefMut for UncheckedPooledConnection {
 
 impl Drop for UncheckedPooledConnection {
     fn drop(&mut self) {
-        CANCELLED_CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
+        UNCHECKED_POOL.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
     }
 }
 
 /// Takes a connection whose user was cancelled, if there is one.
 pub(in crate::store::postgres) fn take_cancelled_connection() -> Option<PgConnection> {
-    CANCELLED_CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    UNCHECKED_POOL.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
 /// Commits some time after the acknowledgement.

@@ -28,13 +28,13 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 /// `sslmode`.
 pub(in crate::store::postgres) fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError> {
     let options = PgConnectOptions::from_str(url).map_err(to_store_error)?;
-    let is_local = options.get_socket().is_some() || is_loopback(options.get_host());
+    let is_local = options.get_socket().is_some() || is_local_host(options.get_host());
     let options = if url.contains("sslmode=") || is_local { options } else { options.ssl_mode(PgSslMode::VerifyFull) };
     Ok(options.disable_statement_logging())
 }
 
 /// Whether the host is this machine; a socket folder is.
-fn is_loopback(host: &str) -> bool {
+fn is_local_host(host: &str) -> bool {
     host.starts_with('/') || host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
@@ -43,7 +43,7 @@ fn is_loopback(host: &str) -> bool {
 ///
 /// The planner must use an index even if its statistics are old. Otherwise a plan made for an empty table would scan
 /// the table until its statistics are updated, minutes later.
-pub(in crate::store::postgres) fn with_short_timeouts(options: &PgConnectOptions) -> PgConnectOptions {
+pub(in crate::store::postgres) fn with_oltp_settings(options: &PgConnectOptions) -> PgConnectOptions {
     options.clone().options(SESSION_TIMEOUTS).options(DISCONNECT_DETECTION).options(PLANNER_SETTINGS)
 }
 
@@ -77,8 +77,8 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
         let quiet_options =
             options.clone().application_name("fireteam startup").options([("client_min_messages", "warning")]);
         let mut connection =
-            quiet_options.connect().await.map_err(|error| with_address(options, to_store_error(error)))?;
-        check_database_settings(&mut connection).await?;
+            quiet_options.connect().await.map_err(|error| add_address_to_error(options, to_store_error(error)))?;
+        fetch_and_check_version_and_settings(&mut connection).await?;
         fetch_and_check_session_timeouts(options).await?;
         check_advisory_locks(options).await?;
         let mut migrated = migrations::POSTGRES.run_direct(None, &mut connection, false).await;
@@ -94,11 +94,11 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
     };
     tokio::time::timeout(STARTUP_TIMEOUT, preparation)
         .await
-        .unwrap_or_else(|_| Err(with_address(options, timeout_error("startup", STARTUP_TIMEOUT))))
+        .unwrap_or_else(|_| Err(add_address_to_error(options, timeout_error("startup", STARTUP_TIMEOUT))))
 }
 
 /// Adds the address of the database to the error of a failed connection: `postgres at HOST:PORT: …`.
-fn with_address(options: &PgConnectOptions, error: StoreError) -> StoreError {
+fn add_address_to_error(options: &PgConnectOptions, error: StoreError) -> StoreError {
     let address = match options.get_socket() {
         Some(folder) => folder.display().to_string(),
         None => format!("{}:{}", options.get_host(), options.get_port()),
@@ -116,10 +116,10 @@ fn with_address(options: &PgConnectOptions, error: StoreError) -> StoreError {
 pub(in crate::store::postgres) async fn fetch_min_writer_version(
     connection: &mut PgConnection,
 ) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(writer_version::READ_MIN_WRITER_VERSION).fetch_one(connection).await
+    sqlx::query_scalar(writer_version::READ_MIN_WRITER_VERSION_SQL).fetch_one(connection).await
 }
 
-async fn check_database_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
+async fn fetch_and_check_version_and_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
     let (version, synchronous_commit, encoding): (i32, String, String) = sqlx::query_as(
         "select current_setting('server_version_num')::integer, current_setting('synchronous_commit'), \
          current_setting('server_encoding')",
@@ -127,13 +127,13 @@ async fn check_database_settings(connection: &mut PgConnection) -> Result<(), St
     .fetch_one(connection)
     .await
     .map_err(to_store_error)?;
-    check_postgres_version_and_settings(version, &synchronous_commit, &encoding)
+    check_version_and_settings(version, &synchronous_commit, &encoding)
 }
 
 /// Checks that a session gets the time limits it asks for. A proxy may override them; then a failed server would hold
 /// its locks without limit.
 async fn fetch_and_check_session_timeouts(options: &PgConnectOptions) -> Result<(), StoreError> {
-    let options = with_short_timeouts(options).application_name("fireteam startup");
+    let options = with_oltp_settings(options).application_name("fireteam startup");
     let mut connection = options.connect().await.map_err(to_store_error)?;
     let names: Vec<&str> = SESSION_TIMEOUTS.iter().map(|(name, _)| *name).collect();
     let settings: Vec<(String, String)> = sqlx::query_as("select name, setting from pg_settings where name = any($1)")
@@ -159,11 +159,7 @@ fn check_session_timeouts(settings: &[(String, String)]) -> Result<(), StoreErro
     Ok(())
 }
 
-fn check_postgres_version_and_settings(
-    version: i32,
-    synchronous_commit: &str,
-    encoding: &str,
-) -> Result<(), StoreError> {
+fn check_version_and_settings(version: i32, synchronous_commit: &str, encoding: &str) -> Result<(), StoreError> {
     let problem = if version < POSTGRES_VERSION_MIN {
         format!("postgres {} is too old; use 14 or newer", version / 10_000)
     } else if !["on", "remote_apply", "remote_write", "local"].contains(&synchronous_commit) {
@@ -185,14 +181,13 @@ mod tests {
 
     #[test]
     fn server_check_rejects_unsafe_settings() {
-        assert!(check_postgres_version_and_settings(150_018, "on", "UTF8").is_ok());
+        assert!(check_version_and_settings(150_018, "on", "UTF8").is_ok());
         for (version, synchronous_commit, encoding, expected) in [
             (130_014, "on", "UTF8", "too old"),
             (150_018, "off", "UTF8", "synchronous_commit"),
             (150_018, "on", "SQL_ASCII", "encoding"),
         ] {
-            let error =
-                check_postgres_version_and_settings(version, synchronous_commit, encoding).unwrap_err().to_string();
+            let error = check_version_and_settings(version, synchronous_commit, encoding).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

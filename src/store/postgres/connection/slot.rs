@@ -50,7 +50,7 @@ impl ConnectionSlot {
 
     /// Returns a connection after success. A connection that is not returned is closed, and the database rolls back its
     /// open transaction.
-    pub(in crate::store::postgres) fn return_connection(&mut self, connection: PgConnection) {
+    pub(in crate::store::postgres) fn return_connection_if_ok(&mut self, connection: PgConnection) {
         self.connection = Some(connection);
     }
 
@@ -69,7 +69,7 @@ macro_rules! query_within {
         let $connection = &mut taken;
         match tokio::time::timeout($timeout, $query).await {
             Ok(Ok(result)) => {
-                $slot.return_connection(taken);
+                $slot.return_connection_if_ok(taken);
                 Ok(result)
             }
             Ok(Err(error)) => Err($crate::store::postgres::connection::slot::to_store_error(error)),

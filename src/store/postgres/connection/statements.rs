@@ -8,7 +8,7 @@ pub(in crate::store::postgres) const READ_DATABASE_TIME: &str =
 pub(in crate::store::postgres) const NOT_NULL_VIOLATION: &str = "23502";
 
 /// Oldest running transaction, below which a reader has seen everything, and the time of the database's clock.
-pub(in crate::store::postgres) const READ_OLDEST_TRANSACTION: &str = "
+pub(in crate::store::postgres) const READ_OLDEST_XID_AND_TIME: &str = "
     select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
            (extract(epoch from clock_timestamp()) * 1000)::bigint
 ";

@@ -78,7 +78,7 @@ pub(super) async fn store_report_and_read_totals(
     if report.replaces_list {
         sqlx::query(REMOVE_ALL_USERS_OF_SERVER).bind(replica).execute(&mut *transaction).await?;
     }
-    for (statement, users) in [(REMOVE_USERS, &report.disconnected), (ADD_USERS, &report.connected)] {
+    for (statement, users) in [(REMOVE_USERS, &report.newly_disconnected), (ADD_USERS, &report.newly_connected)] {
         if !users.is_empty() {
             let (sets, silos) = queue_columns(users.iter().map(|(queue, _)| *queue));
             let keys: Vec<i64> = users.iter().map(|(_, key)| *key).collect();
@@ -94,8 +94,8 @@ pub(super) async fn store_report_and_read_totals(
         let query = sqlx::query(STORE_COUNTS).bind(replica).bind(sets).bind(silos).bind(counts).bind(is_complete);
         query.execute(&mut *transaction).await?;
     }
-    if !report.counted_queues.is_empty() {
-        let (sets, silos) = queue_columns(report.counted_queues.iter().copied());
+    if !report.queues_to_total.is_empty() {
+        let (sets, silos) = queue_columns(report.queues_to_total.iter().copied());
         let query = sqlx::query(STORE_TOTALS_OF_ALL_SERVERS).bind(replica).bind(sets).bind(silos).bind(is_complete);
         query.execute(&mut *transaction).await?;
     }

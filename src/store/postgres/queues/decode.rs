@@ -14,7 +14,7 @@ use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
 use crate::store::queues::consents::StoredConsent;
-use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_from_number};
+use crate::store::queues::first_scale::{FirstRatingScaleOfSet, defaults_version_from_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketConstantColumns, TicketStateColumns};
@@ -68,7 +68,7 @@ pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
 pub(super) fn decode_consent(row: &PgRow) -> Result<(ConsentId, StoredConsent), StoreError> {
     let columns = ColumnReader { table: "consent", row };
     let consent = StoredConsent {
-        taken_by: columns.read::<Option<Uuid>>(1, "taken_by")?.map(|taker| ConsentConsumer(taker.into_bytes())),
+        consumer: columns.read::<Option<Uuid>>(1, "taken_by")?.map(|taker| ConsentConsumer(taker.into_bytes())),
         is_revoked: columns.read(2, "is_revoked")?,
         expires_at: from_ms(columns.read(3, "expires_ms")?),
     };
@@ -138,7 +138,7 @@ pub(super) fn decode_first_scale((set_id, key, defaults): (i64, i64, i64)) -> Op
     Some(FirstRatingScaleOfSet {
         set_id: SetId(u32::try_from(set_id).ok()?),
         key: RatingKey::from_stored(key).filter(|key| key.is_pool_and_scale_digest())?,
-        defaults: rating_defaults_from_number(defaults),
+        defaults_version: defaults_version_from_number(defaults),
     })
 }
 
@@ -151,7 +151,7 @@ pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
         key,
         rating: PlayerRating { rating: columns.read(2, "rating")?, deviation: columns.read(3, "deviation")? },
         volatility: columns.read(4, "volatility")?,
-        match_count: columns.uint32(5, "match_count")?,
+        rated_match_count: columns.uint32(5, "match_count")?,
         last_match_at: from_ms(columns.read(6, "last_match_ms")?),
         streak: columns.read(7, "streak")?,
         satisfaction: UserSatisfactionStatistics {
@@ -160,7 +160,7 @@ pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
             feedback_count: columns.uint32(9, "feedback_count")?,
             feedback_sum: columns.uint32(10, "feedback_sum")?,
         },
-        active_periods: columns.uint32(11, "active_periods")?,
+        last_match_active_period: columns.uint32(11, "active_periods")?,
     })
 }
 

@@ -17,7 +17,7 @@ pub(super) const REWRITE_RESULTS: &str = "
 ";
 
 /// Deletes feedback of the players `$2` on the matches `$1`.
-pub(super) const DELETE_FEEDBACK: &str = "
+pub(super) const DELETE_FEEDBACK_BY_MATCH_AND_USER: &str = "
     delete from feedback f
      using unnest($1::uuid[], $2::uuid[]) as u (match_id, user_key)
      where f.match_id = u.match_id and f.user_key = u.user_key
@@ -116,7 +116,7 @@ pub(super) const FIND_BLOCK_LISTS: &str = "
 ";
 
 /// Feedback of user `$1` on matches above `$2`, in order; at most `$3`.
-pub(super) const READ_GIVEN_FEEDBACK: &str = "
+pub(super) const READ_FEEDBACK_GIVEN_BY_USER: &str = "
     select match_id, stars, given_ms from feedback where user_key = $1 and match_id > $2 order by match_id limit $3
 ";
 
@@ -157,8 +157,9 @@ pub(super) const VACUUM_USER_TABLES: &str = "vacuum (analyze) ticket, ticket_use
 pub(super) const DELETE_FINISHED_CLEANUPS: &str = "delete from erasure_cleanup where cleanup_id = any($1)";
 
 /// Records the id `$1` of the secret of public user keys, if none is recorded.
-pub(super) const INSERT_USER_KEY_SECRET_ID: &str =
+pub(super) const INSERT_PUBLIC_USER_KEY_SECRET_ID: &str =
     "insert into store_setting (name, value) values ('user_key_secret', $1) on conflict (name) do nothing";
 
 /// Recorded id of the secret of public user keys.
-pub(super) const READ_USER_KEY_SECRET_ID: &str = "select value from store_setting where name = 'user_key_secret'";
+pub(super) const READ_PUBLIC_USER_KEY_SECRET_ID: &str =
+    "select value from store_setting where name = 'user_key_secret'";

@@ -51,7 +51,7 @@ impl FeedSource for QueueFeedSource {
     async fn decode_changes(&self, slot: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<QueueFeedBatch, StoreError> {
         let row = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let keys = ChangedKeys::from_row(row).map_err(to_store_error)?;
-        let unknown_changes = row.try_get(UNKNOWN_KIND_COUNT_COLUMN).map_err(to_store_error)?;
+        let unknown_changes = row.try_get(UNKNOWN_KIND_COUNT_COLUMN_INDEX).map_err(to_store_error)?;
         self.unknown_rows.log_unknown_feed_records("queue_change", unknown_changes);
         if keys.is_empty() {
             return Ok(QueueFeedBatch::default());
@@ -62,7 +62,7 @@ impl FeedSource for QueueFeedSource {
         })?;
         self.unknown_rows.forget_keys_where(|key| keys.contains(key));
         let mut batch = decode_rows(&fetched, &self.unknown_rows)?;
-        batch.has_all_ratings = keys.needs_all_ratings();
+        batch.has_all_ratings_and_block_lists = keys.needs_all_ratings();
         keys.mark_removed(&mut batch);
         Ok(batch)
     }
@@ -73,10 +73,13 @@ impl FeedSource for QueueFeedSource {
         })?;
         slot.close().await;
         self.unknown_rows.forget_keys_where(|key| matches!(key, RowKey::Ticket(_) | RowKey::Match(_)));
-        Ok(QueueFeedBatch { has_all_ratings: true, ..decode_rows(&fetched, &self.unknown_rows)? })
+        Ok(QueueFeedBatch { has_all_ratings_and_block_lists: true, ..decode_rows(&fetched, &self.unknown_rows)? })
     }
 
-    fn set_header(batch: &mut QueueFeedBatch, FeedBatchHeader { read_at, is_snapshot, has_more }: FeedBatchHeader) {
+    fn set_batch_header(
+        batch: &mut QueueFeedBatch,
+        FeedBatchHeader { read_at, is_snapshot, has_more }: FeedBatchHeader,
+    ) {
         (batch.read_at, batch.is_snapshot, batch.has_more) = (read_at, is_snapshot, has_more);
     }
 }
@@ -93,28 +96,28 @@ impl QueueFeed for ChangeFeed<QueueFeedSource> {
 }
 
 /// Column of `READ_KEYS_OF_CHANGES` with the number of changes of an unknown kind.
-const UNKNOWN_KIND_COUNT_COLUMN: usize = 6;
+const UNKNOWN_KIND_COUNT_COLUMN_INDEX: usize = 6;
 
 /// Keys of the changed rows.
 struct ChangedKeys {
     ticket_ids: Vec<Uuid>,
     match_ids: Vec<Uuid>,
-    rated_users: Vec<Uuid>,
+    users: Vec<Uuid>,
 }
 
 impl ChangedKeys {
     /// Decodes the columns of `READ_KEYS_OF_CHANGES` after those of `FeedReadHeader`.
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
-        Ok(Self { ticket_ids: row.try_get(3)?, match_ids: row.try_get(4)?, rated_users: row.try_get(5)? })
+        Ok(Self { ticket_ids: row.try_get(3)?, match_ids: row.try_get(4)?, users: row.try_get(5)? })
     }
 
     fn is_empty(&self) -> bool {
-        self.ticket_ids.is_empty() && self.match_ids.is_empty() && self.rated_users.is_empty()
+        self.ticket_ids.is_empty() && self.match_ids.is_empty() && self.users.is_empty()
     }
 
     /// Whether users were erased whose keys the changes no longer have.
     fn needs_all_ratings(&self) -> bool {
-        self.rated_users.contains(&Uuid::nil())
+        self.users.contains(&Uuid::nil())
     }
 
     fn contains(&self, key: &RowKey) -> bool {
@@ -136,7 +139,7 @@ impl ChangedKeys {
         batch.removed_matches =
             matches.filter(|id| batch.matches.binary_search_by_key(id, |found| found.id).is_err()).collect();
         batch.removed_matches.sort_unstable();
-        batch.rated_users = self.rated_users.into_iter().map(|id| UserKey::from_bytes(id.into_bytes())).collect();
+        batch.fully_read_users = self.users.into_iter().map(|id| UserKey::from_bytes(id.into_bytes())).collect();
     }
 }
 
@@ -156,17 +159,15 @@ async fn fetch_changed_rows(
         for statement in rating_statements::LOAD_ALL_RATINGS {
             ratings.extend(sqlx::query(statement).fetch_all(&mut *connection).await?);
         }
-    } else if !keys.rated_users.is_empty() {
+    } else if !keys.users.is_empty() {
         for statement in rating_statements::READ_RATINGS {
-            ratings.extend(sqlx::query(statement).bind(&keys.rated_users).fetch_all(&mut *connection).await?);
+            ratings.extend(sqlx::query(statement).bind(&keys.users).fetch_all(&mut *connection).await?);
         }
     }
-    let block_lists = match (keys.needs_all_ratings(), keys.rated_users.is_empty()) {
+    let block_lists = match (keys.needs_all_ratings(), keys.users.is_empty()) {
         (true, _) => sqlx::query(sql::LOAD_ALL_BLOCK_LISTS).fetch_all(&mut *connection).await?,
         (false, true) => Vec::new(),
-        (false, false) => {
-            sqlx::query(sql::READ_BLOCK_LISTS).bind(&keys.rated_users).fetch_all(&mut *connection).await?
-        }
+        (false, false) => sqlx::query(sql::READ_BLOCK_LISTS).bind(&keys.users).fetch_all(&mut *connection).await?,
     };
     connection.execute("commit").await?;
     Ok([tickets, matches, ratings, block_lists])

@@ -29,7 +29,7 @@ pub(super) const LOCK_POOL_AND_SCALE_RATINGS: &str = select_ratings!(
 
 /// Rating with the highest count of played periods on the first scale of set `$1`, among users who are not in `$2`. Not
 /// locked: two matches that end at once count the same period, and the next match sees both.
-pub(super) const READ_MOST_ACTIVE_OTHER_USER_ON_FIRST_SCALE: &str = select_ratings!(
+pub(super) const READ_LAST_ACTIVE_OTHER_USER_ON_FIRST_SCALE: &str = select_ratings!(
     "set_id",
     " from rating r
      where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)
@@ -37,8 +37,8 @@ pub(super) const READ_MOST_ACTIVE_OTHER_USER_ON_FIRST_SCALE: &str = select_ratin
      limit 1"
 );
 
-/// Same as `READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE`, of the ratings with digest key `$1`.
-pub(super) const READ_MOST_ACTIVE_OTHER_USER_OF_POOL_AND_SCALE: &str = select_ratings!(
+/// Same as `READ_RATING_WITH_MOST_ACTIVE_PERIODS_ON_FIRST_SCALE`, of the ratings with digest key `$1`.
+pub(super) const READ_LAST_ACTIVE_OTHER_USER_OF_POOL_AND_SCALE: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r
      where r.rating_key = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)

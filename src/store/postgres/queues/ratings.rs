@@ -14,7 +14,7 @@ use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::array_column::to_column;
 use crate::store::postgres::queues::{decode, erasure_statements as erasure, rating_statements as sql};
 use crate::store::queues::RatingRow;
-use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_to_number};
+use crate::store::queues::first_scale::{FirstRatingScaleOfSet, defaults_version_to_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::row_changes::QueueRowChanges;
@@ -42,11 +42,11 @@ pub(super) async fn lock_touched(
             }
         }
     }
-    for key in &keys.activity_keys {
+    for key in &keys.match_activity_keys {
         let statement = if key.is_pool_and_scale_digest() {
-            sql::READ_MOST_ACTIVE_OTHER_USER_OF_POOL_AND_SCALE
+            sql::READ_LAST_ACTIVE_OTHER_USER_OF_POOL_AND_SCALE
         } else {
-            sql::READ_MOST_ACTIVE_OTHER_USER_ON_FIRST_SCALE
+            sql::READ_LAST_ACTIVE_OTHER_USER_ON_FIRST_SCALE
         };
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&users);
         if let Some(row) = query.fetch_optional(&mut *connection).await? {
@@ -130,7 +130,7 @@ pub(super) async fn record_first_scales(
     sqlx::query(sql::INSERT_FIRST_SCALES)
         .bind(&sets)
         .bind(to_column(&new, |first| first.key.to_stored()))
-        .bind(to_column(&new, |first| rating_defaults_to_number(first.defaults)))
+        .bind(to_column(&new, |first| defaults_version_to_number(first.defaults_version)))
         .execute(&mut *connection)
         .await?;
     let recorded: Vec<(i64, i64, i64)> =
@@ -139,7 +139,7 @@ pub(super) async fn record_first_scales(
         current.iter().any(|keys| keys.set_id == first.set_id && first.differs_for_older_servers(keys))
     };
     if recorded.iter().filter_map(|row| decode::decode_first_scale(*row)).any(differs) {
-        sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION)
+        sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION_SQL)
             .bind(writer_version::RATING_SCALES_MIN_VERSION)
             .execute(&mut *connection)
             .await?;
@@ -162,13 +162,13 @@ async fn write_rows(
         .bind(to_column(ratings, |row| row.rating.rating))
         .bind(to_column(ratings, |row| row.rating.deviation))
         .bind(to_column(ratings, |row| row.volatility))
-        .bind(to_column(ratings, |row| i64::from(row.match_count)))
+        .bind(to_column(ratings, |row| i64::from(row.rated_match_count)))
         .bind(to_column(ratings, |row| to_ms(row.last_match_at)))
         .bind(to_column(ratings, |row| row.streak))
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.abandoned_matches)))
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_count)))
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_sum)))
-        .bind(to_column(ratings, |row| i64::from(row.active_periods)))
+        .bind(to_column(ratings, |row| i64::from(row.last_match_active_period)))
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.disputed_matches)));
     Ok(query.execute(connection).await?.rows_affected())
 }

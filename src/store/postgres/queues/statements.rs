@@ -455,7 +455,7 @@ pub(super) const READ_LOWEST_STORE_FORMAT: &str = "
 ";
 
 /// Releases all leases of server `$1`, and forgets its connected users.
-pub(super) const RELEASE_LEASES: &str = "
+pub(super) const UNREGISTER_SERVER: &str = "
     with released as (delete from queue_lease where replica = $1),
          unlisted as (delete from connected_user where replica = $1),
          uncounted as (delete from connected_users_by_set where replica = $1)

@@ -81,7 +81,7 @@ impl QueueTransaction<'_> {
     async fn lock_and_read(&self, connection: &mut PgConnection) -> Result<QueueRows, CommitError> {
         let keys = &self.touched_keys;
         let mut rows = QueueRows::default();
-        let begin = sql::begin_with_entry_locks_sql(&entry_locks(&keys.entering_users));
+        let begin = sql::begin_with_entry_locks_sql(&entry_locks(&keys.user_entry_locks));
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
         if !keys.tickets.is_empty() {
             let ids = to_uuids(keys.tickets.iter().map(TicketId::as_bytes));
@@ -172,7 +172,7 @@ fn ticket_was_entered_concurrently((write, outcome): (&QueueWrite, &QueueOutcome
 /// Whether a match is rejected because its users are in this very match: another server started it after its row was looked up.
 fn match_was_started_concurrently((write, outcome): (&QueueWrite, &QueueOutcome), before: &QueueRows) -> bool {
     match (write, outcome) {
-        (QueueWrite::StartMatch { started, .. }, QueueOutcome::UsersInMatch { users }) => {
+        (QueueWrite::StartSessionMatch { started, .. }, QueueOutcome::UsersInMatch { users }) => {
             users.iter().any(|user| before.match_by_user.get(user) == Some(&started.id))
         }
         _ => false,
@@ -214,7 +214,7 @@ async fn record_change(
         return Ok(());
     }
     let rated_users = to_uuids(rated_users.iter().map(UserKey::as_bytes));
-    let query = sqlx::query(sql::INSERT_CHANGE).bind(attempt.batch_id).bind(attempt.replica_id);
-    query.bind(tickets).bind(matches).bind(rated_users).bind(attempt.notify).execute(connection).await?;
+    let query = sqlx::query(sql::INSERT_CHANGE).bind(attempt.attempt_id).bind(attempt.replica_id);
+    query.bind(tickets).bind(matches).bind(rated_users).bind(attempt.notifies_replicas).execute(connection).await?;
     Ok(())
 }

@@ -45,7 +45,8 @@ impl UserDataStore for PostgresStore {
             UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS,
         };
         let traces = UserTraces::of_user(user);
-        let keys = [traces.reserver_range.0.as_bytes(), traces.reserver_range.1.as_bytes(), traces.party.as_bytes()];
+        let keys =
+            [traces.reserver_range.0.as_bytes(), traces.reserver_range.1.as_bytes(), traces.solo_party.as_bytes()];
         let keys = if kind == UserRowKind::Advertisement { keys.as_slice() } else { &[] };
         let mut slot = self.long_connection();
         let ids: Vec<Uuid> = query_within!(slot, SCAN_TIMEOUT, "finding a user", |connection| {
@@ -68,7 +69,7 @@ impl UserDataStore for PostgresStore {
     ) -> Result<Vec<GivenFeedback>, StoreError> {
         let mut slot = self.long_connection();
         let rows: Vec<(Uuid, i16, i64)> = query_within!(slot, SCAN_TIMEOUT, "reading feedback", |connection| {
-            sqlx::query_as(sql::READ_GIVEN_FEEDBACK)
+            sqlx::query_as(sql::READ_FEEDBACK_GIVEN_BY_USER)
                 .bind(Uuid::from_bytes(*user.as_bytes()))
                 .bind(Uuid::from_bytes(*after.as_bytes()))
                 .bind(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -88,7 +89,7 @@ impl UserDataStore for PostgresStore {
         user: UserKey,
         new_name: Option<[u8; 16]>,
     ) -> Result<Option<[u8; 16]>, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         let name = query_within!(slot, OPERATION_TIMEOUT, "reading a name in logs", |connection| {
             read_or_insert_log_name(connection, user, new_name)
@@ -97,7 +98,7 @@ impl UserDataStore for PostgresStore {
     }
 
     async fn request_erasure_cleanup(&self, _: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         query_within!(slot, OPERATION_TIMEOUT, "requesting a cleanup", |connection| {
             sqlx::query(sql::REQUEST_CLEANUP).execute(&mut *connection)
@@ -106,7 +107,7 @@ impl UserDataStore for PostgresStore {
     }
 
     async fn clean_up_erasures(&self) -> Result<bool, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         let (requested, due): (i64, i64) =
             query_within!(slot, OPERATION_TIMEOUT, "reading due cleanups", |connection| {
@@ -123,7 +124,7 @@ impl UserDataStore for PostgresStore {
     }
 
     async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError> {
-        self.writer_gate.check_may_write()?;
+        self.writer_version_check.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         query_within!(slot, OPERATION_TIMEOUT, "recording the user key", |connection| {
             record_user_key_secret_id(connection, secret_id)
@@ -155,6 +156,6 @@ async fn redact_and_vacuum(connection: &mut PgConnection) -> Result<(), sqlx::Er
 }
 
 async fn record_user_key_secret_id(connection: &mut PgConnection, secret_id: i64) -> Result<i64, sqlx::Error> {
-    sqlx::query(sql::INSERT_USER_KEY_SECRET_ID).bind(secret_id).execute(&mut *connection).await?;
-    sqlx::query_scalar(sql::READ_USER_KEY_SECRET_ID).fetch_one(connection).await
+    sqlx::query(sql::INSERT_PUBLIC_USER_KEY_SECRET_ID).bind(secret_id).execute(&mut *connection).await?;
+    sqlx::query_scalar(sql::READ_PUBLIC_USER_KEY_SECRET_ID).fetch_one(connection).await
 }

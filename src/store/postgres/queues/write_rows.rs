@@ -86,7 +86,7 @@ async fn delete_feedback(feedback: &[(MatchId, UserKey)], connection: &mut PgCon
     if feedback.is_empty() {
         return Ok(());
     }
-    let query = sqlx::query(erasure::DELETE_FEEDBACK)
+    let query = sqlx::query(erasure::DELETE_FEEDBACK_BY_MATCH_AND_USER)
         .bind(to_uuids(feedback.iter().map(|(id, _)| id.as_bytes())))
         .bind(to_uuids(feedback.iter().map(|(_, user)| user.as_bytes())));
     query.execute(connection).await?;
@@ -122,7 +122,7 @@ async fn delete_ticket_and_match_users(
 }
 
 /// Value of a 16-bit column; larger values do not occur.
-fn to_int16(number: i64) -> i16 {
+fn to_i16_saturating(number: i64) -> i16 {
     i16::try_from(number).unwrap_or(i16::MAX)
 }
 
@@ -140,9 +140,9 @@ async fn insert_tickets(tickets: &[&StoredTicket], connection: &mut PgConnection
         .bind(to_column(&rows, |row| row.entered_ms))
         .bind(to_uuids(rows.iter().map(|row| &row.request_digest)))
         .bind(to_column(&rows, |row| &*row.body))
-        .bind(to_column(&state_rows, |row| to_int16(row.state)))
+        .bind(to_column(&state_rows, |row| to_i16_saturating(row.state)))
         .bind(to_column(&state_rows, |row| row.match_id.map(Uuid::from_bytes)))
-        .bind(to_column(&state_rows, |row| row.end_reason.map(to_int16)))
+        .bind(to_column(&state_rows, |row| row.end_reason.map(to_i16_saturating)))
         .bind(to_column(&state_rows, |row| row.expires_ms))
         .bind(to_column(&state_rows, |row| row.purge_at_ms))
         .bind(to_column(&state_rows, |row| row.version))
@@ -158,9 +158,9 @@ async fn update_ticket_states(tickets: &[&StoredTicket], connection: &mut PgConn
     let state_rows: Vec<TicketStateColumns> = tickets.iter().map(|stored| TicketStateColumns::encode(stored)).collect();
     let query = sqlx::query(sql::UPDATE_TICKET_STATES)
         .bind(to_uuids(tickets.iter().map(|stored| stored.ticket.id.as_bytes())))
-        .bind(to_column(&state_rows, |row| to_int16(row.state)))
+        .bind(to_column(&state_rows, |row| to_i16_saturating(row.state)))
         .bind(to_column(&state_rows, |row| row.match_id.map(Uuid::from_bytes)))
-        .bind(to_column(&state_rows, |row| row.end_reason.map(to_int16)))
+        .bind(to_column(&state_rows, |row| row.end_reason.map(to_i16_saturating)))
         .bind(to_column(&state_rows, |row| row.expires_ms))
         .bind(to_column(&state_rows, |row| row.purge_at_ms))
         .bind(to_column(&state_rows, |row| row.version))
@@ -185,7 +185,7 @@ async fn write_matches(
         .bind(to_column(&rows, |row| row.set_id))
         .bind(to_column(&rows, |row| row.proposed_ms))
         .bind(to_column(&rows, |row| row.version))
-        .bind(to_column(&rows, |row| to_int16(row.stage)))
+        .bind(to_column(&rows, |row| to_i16_saturating(row.stage)))
         .bind(to_column(&rows, |row| row.purge_at_ms))
         .bind(to_column(&rows, |row| &*row.body));
     Ok(query.execute(connection).await?.rows_affected())
@@ -247,7 +247,7 @@ async fn write_consents(
     }
     let query = sqlx::query(statement)
         .bind(to_uuids(consents.iter().map(|(id, _)| id.as_bytes())))
-        .bind(to_column(consents, |(_, consent)| consent.taken_by.map(|taker| Uuid::from_bytes(taker.0))))
+        .bind(to_column(consents, |(_, consent)| consent.consumer.map(|taker| Uuid::from_bytes(taker.0))))
         .bind(to_column(consents, |(_, consent)| consent.is_revoked))
         .bind(to_column(consents, |(_, consent)| to_ms(consent.expires_at)));
     Ok(query.execute(connection).await?.rows_affected())

@@ -63,15 +63,16 @@ impl QueueRows {
                 let caller = (*caller_user, &**consents, *max_tickets_per_user);
                 self.enter_queue((ticket, seat_vectors), (*expires_at, *request_digest), caller, *now)
             }
-            QueueWrite::Acknowledge { ticket_id, match_id, acknowledged } => {
+            QueueWrite::RecordReadyCheckDelivery { ticket_id, match_id, acknowledged } => {
                 self.acknowledge(*ticket_id, *match_id, *acknowledged)
             }
-            QueueWrite::TakeConsents { taken_by, consents } => match self.find_spent_consent(*taken_by, consents) {
+            QueueWrite::TakeConsents { taken_by, consents } => match self.find_unavailable_consent(*taken_by, consents)
+            {
                 None => {
                     self.take_consents(*taken_by, consents);
                     QueueOutcome::ConsentsTaken
                 }
-                Some(spent) => QueueOutcome::ConsentSpent(spent),
+                Some(spent) => QueueOutcome::ConsentUnavailable(spent),
             },
             QueueWrite::RevokeConsent { consent } => self.revoke_consent(*consent),
             QueueWrite::UpdateBlockList { user, change } => self.update_block_list(*user, change),
@@ -83,7 +84,7 @@ impl QueueRows {
                 }
                 QueueOutcome::CurrentTicket(stored.clone())
             }
-            QueueWrite::RenewVector { ticket_id, seat, vector } => {
+            QueueWrite::RenewBeaconVector { ticket_id, seat, vector } => {
                 let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
                 if stored.is_open() && stored.seat_vectors.of_seat(*seat) != Some(vector) {
                     stored.seat_vectors = stored.seat_vectors.with(*seat, vector.clone());
@@ -103,12 +104,12 @@ impl QueueRows {
                 QueueOutcome::CurrentTicket(stored.clone())
             }
             QueueWrite::ProposeMatch { proposed, now } => self.propose_match(proposed, *now),
-            QueueWrite::StartMatch { .. } => self.start_session_match(write),
+            QueueWrite::StartSessionMatch { .. } => self.start_session_match(write),
             QueueWrite::TransitionMatch { .. } => self.transition_match(write),
             QueueWrite::ImportRatings { rows } => self.import_ratings(rows),
             QueueWrite::RecordResult { .. } => self.record_result(write),
             QueueWrite::EraseUser(erasure) => self.erase_user(erasure),
-            QueueWrite::RemoveRatings { ratings, last_match_before } => {
+            QueueWrite::RemoveInactiveRatings { ratings, last_match_before } => {
                 self.remove_ratings_with_last_match_before(ratings, *last_match_before)
             }
             QueueWrite::RecordFeedback { match_id, user, stars, rating, now, .. } => {
@@ -125,17 +126,17 @@ impl QueueRows {
         now: UnixMs,
     ) -> QueueOutcome {
         if let Some(stored) = self.tickets.get(&ticket.id) {
-            let is_replay = stored.request_digest == request_digest;
-            return if is_replay {
-                QueueOutcome::Entered { ticket: stored.clone(), is_replay }
+            let is_retry = stored.request_digest == request_digest;
+            return if is_retry {
+                QueueOutcome::Entered { ticket: stored.clone(), is_retry }
             } else {
                 QueueOutcome::IdempotencyKeyReused
             };
         }
         let (users, queue) = (ticket.session.sorted_users(), queue_key(ticket));
         // A caller whose consents are spent learns nothing about the players.
-        if let Some(spent) = self.find_spent_consent(ticket.id.into(), consents) {
-            return QueueOutcome::ConsentSpent(spent);
+        if let Some(spent) = self.find_unavailable_consent(ticket.id.into(), consents) {
+            return QueueOutcome::ConsentUnavailable(spent);
         }
         let entry_error = |users: &[UserKey]| self.entry_error(ticket, users, max_tickets_per_user, now);
         let own_error = caller_user.filter(|own| users.contains(own)).and_then(|own| entry_error(&[own]));
@@ -152,11 +153,11 @@ impl QueueRows {
             expires_at,
             version: FIRST_TICKET_VERSION,
             request_digest,
-            acknowledged: 0,
+            ready_check_delivered_mask: 0,
             seat_vectors: seat_vectors.clone(),
         };
         self.tickets.insert(stored.ticket.id, stored.clone());
-        QueueOutcome::Entered { ticket: stored, is_replay: false }
+        QueueOutcome::Entered { ticket: stored, is_retry: false }
     }
 
     /// Reason why a party cannot enter. Checks users in matches first, then other tickets, then their number, then
@@ -174,7 +175,7 @@ impl QueueRows {
         };
         let queue = queue_key(ticket);
         let queued = |user: &UserKey| {
-            let memberships = self.ticket_users.get(user)?;
+            let memberships = self.tickets_by_user.get(user)?;
             let conflicting = memberships
                 .iter()
                 .filter(|membership| membership.queue == queue || membership.exclusive || ticket.exclusive);
@@ -187,7 +188,7 @@ impl QueueRows {
             Some(QueueOutcome::OnCooldown { user: *user, until })
         };
         let too_many = |user: &UserKey| {
-            let count = self.ticket_users.get(user).map_or(0, Vec::len);
+            let count = self.tickets_by_user.get(user).map_or(0, Vec::len);
             max_tickets_per_user
                 .is_some_and(|max| count >= max as usize)
                 .then_some(QueueOutcome::TooManyTickets { user: *user })
@@ -201,8 +202,8 @@ impl QueueRows {
     fn acknowledge(&mut self, id: TicketId, match_id: MatchId, acknowledged: u64) -> QueueOutcome {
         let Some(stored) = self.tickets.get_mut(&id) else { return QueueOutcome::TicketNotFound };
         if stored.state == TicketState::InMatch(match_id) {
-            let new_players = acknowledged & !stored.acknowledged;
-            stored.acknowledged |= new_players;
+            let new_players = acknowledged & !stored.ready_check_delivered_mask;
+            stored.ready_check_delivered_mask |= new_players;
             stored.version += u64::from(new_players.count_ones());
         }
         QueueOutcome::CurrentTicket(stored.clone())
@@ -218,7 +219,7 @@ impl QueueRows {
         let stored = self.tickets.get_mut(&id)?;
         stored.state = state;
         stored.expires_at = expires_at.unwrap_or(stored.expires_at);
-        stored.acknowledged = 0;
+        stored.ready_check_delivered_mask = 0;
         stored.version += 1;
         if !stored.is_open() {
             stored.seat_vectors = SeatBeaconVectors::default();

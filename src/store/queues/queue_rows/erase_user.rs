@@ -32,14 +32,14 @@ impl QueueRows {
                 self.feedback.insert((*id, UserKey::of_erased(&erasure.seed, id.as_bytes())), given);
             }
         }
-        let of_users = erasure.block_lists.iter();
+        let of_users = erasure.block_list_owners.iter();
         let mut block_lists: Vec<StoredBlockList> =
             of_users.filter_map(|user| self.remove_erased_from_block_list_of(*user, erasure.user)).collect();
-        if erasure.is_last {
+        if erasure.removes_own_rows {
             is_member |=
-                self.ticket_users.contains_key(&erasure.user) || self.match_by_user.contains_key(&erasure.user);
+                self.tickets_by_user.contains_key(&erasure.user) || self.match_by_user.contains_key(&erasure.user);
         }
-        if erasure.is_last && !is_member {
+        if erasure.removes_own_rows && !is_member {
             self.ratings.retain(|(user, _), _| *user != erasure.user);
             self.rating_changes.retain(|(user, ..), _| *user != erasure.user);
             self.penalties.retain(|(user, _), _| *user != erasure.user);
@@ -54,7 +54,7 @@ impl QueueRows {
         QueueOutcome::UserErased { tickets, matches, block_lists, results, is_member }
     }
 
-    /// Applies [`QueueWrite::RemoveRatings`](crate::store::queues::QueueWrite::RemoveRatings).
+    /// Applies [`QueueWrite::RemoveInactiveRatings`](crate::store::queues::QueueWrite::RemoveRatings).
     pub(super) fn remove_ratings_with_last_match_before(
         &mut self,
         ratings: &[(UserKey, RatingKey)],
@@ -71,7 +71,7 @@ impl QueueRows {
     }
 
     fn is_in_ticket(&self, user: UserKey, id: TicketId) -> bool {
-        self.ticket_users.get(&user).is_some_and(|all| all.iter().any(|membership| membership.ticket_id == id))
+        self.tickets_by_user.get(&user).is_some_and(|all| all.iter().any(|membership| membership.ticket_id == id))
     }
 
     /// Replaces the user in a ticket by the key that it has in the ticket's match.

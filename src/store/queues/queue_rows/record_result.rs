@@ -37,12 +37,14 @@ impl QueueRows {
         let unrated_reason = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
         let is_rated = |user| report.is_user_rated(user, unrated_reason);
         let rated_by = rating.filter(|_| report.users().any(is_rated));
-        let new_skills =
-            match rated_by.map_or_else(|| Ok(Vec::new()), |rating| self.new_skills(found, report, &rating, *now)) {
-                Ok(new_skills) => new_skills,
-                Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
-            };
-        let new_skills: Vec<_> = new_skills.into_iter().filter(|(user, ..)| is_rated(*user)).collect();
+        let skills_before_and_after = match rated_by
+            .map_or_else(|| Ok(Vec::new()), |rating| self.skills_before_and_after(found, report, &rating, *now))
+        {
+            Ok(skills_before_and_after) => skills_before_and_after,
+            Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
+        };
+        let skills_before_and_after: Vec<_> =
+            skills_before_and_after.into_iter().filter(|(user, ..)| is_rated(*user)).collect();
         // Who left the match during play was counted then.
         let mut disconnected = report.left_early.clone();
         disconnected.retain(|user| !has_left(found, *user));
@@ -52,7 +54,7 @@ impl QueueRows {
             Some(rejected) => return rejected,
         };
         let categories = rating.as_ref().and_then(|rating| rating.spec.categories);
-        let updates = new_skills.iter().map(|(user, before, after)| RatingUpdate {
+        let updates = skills_before_and_after.iter().map(|(user, before, after)| RatingUpdate {
             user: *user,
             before: before.estimate,
             after: after.estimate,
@@ -67,7 +69,7 @@ impl QueueRows {
         });
         let mut ratings: Vec<RatingRow> = rating.map_or_else(Vec::new, |KeyedRatingSpec { key, .. }| {
             let update = |(user, before, after)| self.update_rating(report, (user, key), before, after, *now);
-            new_skills.into_iter().filter(|(user, ..)| !user.is_erased()).map(update).collect()
+            skills_before_and_after.into_iter().filter(|(user, ..)| !user.is_erased()).map(update).collect()
         });
         ratings.extend(
             self.increment_count_of_users(&disconnected, rating.as_ref(), *now, |counts| &mut counts.abandoned_matches),
@@ -86,11 +88,11 @@ impl QueueRows {
             same
         });
         self.results.insert(report.match_id, Arc::clone(&result));
-        QueueOutcome::ResultRecorded { result, is_replay: false, tickets, ratings }
+        QueueOutcome::ResultRecorded { result, is_repeated_report: false, tickets, ratings }
     }
 
     /// Skills of all users before and after a match.
-    fn new_skills(
+    fn skills_before_and_after(
         &self,
         found: &Match,
         report: &ResultReport,
@@ -129,17 +131,17 @@ impl QueueRows {
             key,
             rating: without_negative_zero(after.estimate),
             volatility: after.volatility + 0.0,
-            match_count: after.match_count,
+            rated_match_count: after.match_count,
             last_match_at: after.last_match_at.unwrap_or(now),
             streak: after.streak,
             satisfaction: stored.map_or_else(UserSatisfactionStatistics::default, |row| row.satisfaction),
-            active_periods: after.active_periods,
+            last_match_active_period: after.active_periods,
         };
         self.ratings.insert((user, key), row);
         let entry = RatingHistoryEntry {
             user,
             key,
-            rated_match_number: row.match_count,
+            rated_match_number: row.rated_match_count,
             match_id: report.match_id,
             reported_at: now,
             rank: report.rank_of_user(user).unwrap_or(0),
@@ -147,7 +149,7 @@ impl QueueRows {
             before: without_negative_zero(before.estimate),
             after: row.rating,
         };
-        self.rating_changes.insert((user, key, history_slot(row.match_count)), entry);
+        self.rating_changes.insert((user, key, history_slot(row.rated_match_count)), entry);
         row
     }
 
@@ -231,7 +233,7 @@ fn has_left(found: &Match, user: UserKey) -> bool {
 fn replayed_result(stored: &Arc<MatchResult>) -> QueueOutcome {
     QueueOutcome::ResultRecorded {
         result: Arc::clone(stored),
-        is_replay: true,
+        is_repeated_report: true,
         tickets: Vec::new(),
         ratings: Vec::new(),
     }
@@ -250,11 +252,11 @@ fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> Ratin
         key: rating.key,
         rating: new.estimate,
         volatility: new.volatility,
-        match_count: 0,
+        rated_match_count: 0,
         last_match_at: now,
         streak: 0,
         satisfaction: UserSatisfactionStatistics::default(),
-        active_periods: 0,
+        last_match_active_period: 0,
     }
 }
 

@@ -13,16 +13,17 @@ use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketMembers
 const FIRST_TICKET_VERSION: u64 = 1;
 
 impl QueueRows {
-    /// Applies [`QueueWrite::StartMatch`].
+    /// Applies [`QueueWrite::StartSessionMatch`].
     pub(super) fn start_session_match(&mut self, write: &QueueWrite) -> QueueOutcome {
-        let QueueWrite::StartMatch { started, tickets, other_tickets, consents, expires_at, purge_at } = write else {
+        let QueueWrite::StartSessionMatch { started, tickets, other_tickets, consents, expires_at, purge_at } = write
+        else {
             return QueueOutcome::StaleMatchVersion(None);
         };
         if let Some(stored) = self.matches.get(&started.id) {
             return QueueOutcome::MatchStarted { started: Arc::clone(stored), tickets: Vec::new() };
         }
-        if let Some(spent) = self.find_spent_consent(started.id.into(), consents) {
-            return QueueOutcome::ConsentSpent(spent);
+        if let Some(spent) = self.find_unavailable_consent(started.id.into(), consents) {
+            return QueueOutcome::ConsentUnavailable(spent);
         }
         let users = present_users(started);
         let busy: Vec<UserKey> = users.iter().copied().filter(|user| self.match_by_user.contains_key(user)).collect();
@@ -59,7 +60,7 @@ impl QueueRows {
                 expires_at: *expires_at,
                 version: FIRST_TICKET_VERSION,
                 request_digest,
-                acknowledged: 0,
+                ready_check_delivered_mask: 0,
                 seat_vectors: SeatBeaconVectors::default(),
             };
             self.tickets.insert(ticket.id, stored.clone());
@@ -77,7 +78,7 @@ impl QueueRows {
         ended: &BTreeSet<TicketId>,
     ) -> BTreeSet<TicketId> {
         let queues: Vec<_> = tickets.iter().map(|ticket| queue_key(ticket)).collect();
-        let memberships = users.iter().filter_map(|user| self.ticket_users.get(user)).flatten();
+        let memberships = users.iter().filter_map(|user| self.tickets_by_user.get(user)).flatten();
         let remaining = memberships.filter(|membership| !ended.contains(&membership.ticket_id));
         let conflicting = remaining.filter(|membership| membership.exclusive || queues.contains(&membership.queue));
         let existing = tickets.iter().map(|ticket| ticket.id).filter(|id| self.tickets.contains_key(id));

@@ -171,11 +171,11 @@ fn new_rating(satisfaction: UserSatisfactionStatistics) -> RatingRow {
         key: RatingKey::of_set_on_first_scale(SetId(2)),
         rating: PlayerRating { rating: 3.0, deviation: 4.0 },
         volatility: 5.0,
-        match_count: 6,
+        rated_match_count: 6,
         last_match_at: UnixMs(7),
         streak: 0,
         satisfaction,
-        active_periods: 0,
+        last_match_active_period: 0,
     }
 }
 
@@ -195,8 +195,8 @@ fn rating_checksum_ignores_later_columns_while_they_are_zero() {
         RatingRow { satisfaction: UserSatisfactionStatistics { feedback_count: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: UserSatisfactionStatistics { feedback_sum: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: all, ..row },
-        RatingRow { active_periods: 1, ..row },
-        RatingRow { active_periods: 1, satisfaction: all, ..row },
+        RatingRow { last_match_active_period: 1, ..row },
+        RatingRow { last_match_active_period: 1, satisfaction: all, ..row },
     ];
     let mut checksums: Vec<i64> = others.iter().chain([&row]).map(rating_checksum).collect();
     checksums.sort_unstable();

@@ -261,7 +261,7 @@ proptest! {
         };
         let seat_vectors = SeatBeaconVectors::new((0..).zip(steps).map(vector));
         let request_digest = *ticket.id.as_bytes();
-        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest, acknowledged, seat_vectors };
+        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest, ready_check_delivered_mask: acknowledged, seat_vectors };
         let row = TicketConstantColumns::encode(&stored.ticket, stored.request_digest);
         let decoded = row.decode(TicketStateColumns::encode(&stored)).unwrap();
         prop_assert_eq!(format!("{decoded:?}"), format!("{stored:?}"));
@@ -481,11 +481,11 @@ fn queue_checksums_cover_every_column() {
         key: RatingKey::of_set_on_first_scale(SetId(1)),
         rating: PlayerRating { rating, deviation: 0.0 },
         volatility: 0.0,
-        match_count: 1,
+        rated_match_count: 1,
         last_match_at: UnixMs(1),
         streak: 0,
         satisfaction: UserSatisfactionStatistics::default(),
-        active_periods: 0,
+        last_match_active_period: 0,
     };
     assert_ne!(rating_checksum(&rating(0.1)), rating_checksum(&rating(0.1 + f64::EPSILON / 8.0)));
     assert_eq!(rating_checksum(&rating(0.0)), rating_checksum(&rating(-0.0)), "SQLite stores no sign of a zero");

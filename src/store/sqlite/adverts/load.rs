@@ -30,7 +30,7 @@ const READERS_MAX: usize = 4;
 
 /// Loads all advertisements that have not expired, in id order; removes expired ones and purges due rows. No writes may
 /// run meanwhile.
-pub(super) async fn load_advertisements(
+pub(super) async fn purge_and_load_advertisements(
     connection: &mut SqliteConnection,
     path: &Path,
     now: UnixMs,
@@ -90,7 +90,7 @@ struct LoadCursor(Mutex<i64>);
 
 impl LoadCursor {
     /// Next page for this reader, `None` at the end. Finding its end takes a tenth of the time to read it.
-    async fn next_page(&self, connection: &mut SqliteConnection) -> Result<Option<SqliteRow>, StoreError> {
+    async fn fetch_next_page(&self, connection: &mut SqliteConnection) -> Result<Option<SqliteRow>, StoreError> {
         let mut last = self.0.lock().await;
         let end = sqlx::query_scalar(sql::LOAD_PAGE_END).bind(*last).fetch_one(&mut *connection).await;
         let Some(end): Option<i64> = end.map_err(to_store_error)? else { return Ok(None) };
@@ -143,11 +143,10 @@ async fn load_pages(
     unknown_rows: &UnknownRows,
 ) -> Result<LoadedRows, StoreError> {
     let mut loaded = LoadedRows::default();
-    let mut page = cursor.next_page(connection).await?;
+    let mut page = cursor.fetch_next_page(connection).await?;
     while let Some(row) = page {
         // Polled in this order: the next page is requested first, then this one is decoded while SQLite reads.
-        let (next, decoded) =
-            tokio::join!(biased; cursor.next_page(connection), async { loaded.add_page(&row, now, unknown_rows) });
+        let (next, decoded) = tokio::join!(biased; cursor.fetch_next_page(connection), async { loaded.add_page(&row, now, unknown_rows) });
         decoded?;
         page = next?;
     }

@@ -197,7 +197,7 @@ pub(super) const UPSERT_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
        set silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
            expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, ttl_ms = excluded.ttl_ms,
            beacon_vector = excluded.beacon_vector, body = excluded.body, connect_data = excluded.connect_data, checksum = excluded.checksum",
-    is_narrow: false,
+    always_pads: false,
 };
 
 /// Digests of the requests that created the advertisements in `$1`, a JSON array of ids. Most have none.
@@ -218,7 +218,7 @@ pub(super) const REPLACE_CREATE_DIGEST: MultiRowTemplate = MultiRowTemplate {
       from replaced
      where a.advertisement_id = replaced.advertisement_id
        and a.create_digest is not null",
-    is_narrow: true,
+    always_pads: true,
 };
 
 /// Deletes advertisements; their heartbeats and reservations are deleted by cascade.
@@ -226,7 +226,7 @@ pub(super) const DELETE_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
     head: "delete from advertisement where advertisement_id in (",
     row_placeholders: "?",
     tail: ")",
-    is_narrow: true,
+    always_pads: true,
 };
 
 /// Stores heartbeats.
@@ -234,12 +234,16 @@ pub(super) const UPSERT_HEARTBEATS: MultiRowTemplate = MultiRowTemplate {
     head: "insert into heartbeat (n, expires_ms) values ",
     row_placeholders: "(?, ?)",
     tail: " on conflict (n) do update set expires_ms = excluded.expires_ms",
-    is_narrow: true,
+    always_pads: true,
 };
 
 /// Deletes heartbeats of advertisements that are published again.
-pub(super) const DELETE_HEARTBEATS: MultiRowTemplate =
-    MultiRowTemplate { head: "delete from heartbeat where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
+pub(super) const DELETE_HEARTBEATS: MultiRowTemplate = MultiRowTemplate {
+    head: "delete from heartbeat where n in (",
+    row_placeholders: "?",
+    tail: ")",
+    always_pads: true,
+};
 
 /// Inserts reservations, or updates their state and seats; the other columns never change.
 pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
@@ -252,11 +256,11 @@ pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
         on conflict (reservation_id) do update
        set seats = excluded.seats, users = excluded.users, state = excluded.state, deadline_ms = excluded.deadline_ms,
            checksum = excluded.checksum, joined = excluded.joined",
-    is_narrow: false,
+    always_pads: false,
 };
 
 /// Replaces all columns of reservations from which a user was erased.
-pub(super) const ERASE_USERS_FROM_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
+pub(super) const REWRITE_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
     head: UPSERT_RESERVATIONS.head,
     row_placeholders: UPSERT_RESERVATIONS.row_placeholders,
     tail: "
@@ -264,7 +268,7 @@ pub(super) const ERASE_USERS_FROM_RESERVATIONS: MultiRowTemplate = MultiRowTempl
        set seats = excluded.seats, users = excluded.users, request_digest = excluded.request_digest,
            state = excluded.state, deadline_ms = excluded.deadline_ms, checksum = excluded.checksum,
            owner = excluded.owner, party = excluded.party, joined = excluded.joined",
-    is_narrow: false,
+    always_pads: false,
 };
 
 /// Stores tombstones.
@@ -272,7 +276,7 @@ pub(super) const UPSERT_TOMBSTONES: MultiRowTemplate = MultiRowTemplate {
     head: "insert into tombstone (advertisement_id, until_ms) values ",
     row_placeholders: "(?, ?)",
     tail: " on conflict (advertisement_id) do update set until_ms = excluded.until_ms",
-    is_narrow: true,
+    always_pads: true,
 };
 
 #[cfg(test)]
@@ -309,7 +313,7 @@ mod tests {
             UPSERT_HEARTBEATS,
             DELETE_HEARTBEATS,
             UPSERT_RESERVATIONS,
-            ERASE_USERS_FROM_RESERVATIONS,
+            REWRITE_RESERVATIONS,
             UPSERT_TOMBSTONES,
         ];
         prepare_statements(&store, &single, &multi_row).await;

@@ -58,9 +58,9 @@ struct AdvertRowsBefore {
     reservations: BTreeMap<ReservationId, Reservation>,
     tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
     /// Owners of the advertisements of the owners who publish a new one.
-    owners: HashMap<AdvertisementId, OwnerKey, BuildIdHasher>,
+    owner_by_advertisement: HashMap<AdvertisementId, OwnerKey, BuildIdHasher>,
     /// Advertisements to erase users from.
-    erased_adverts: HashMap<AdvertisementId, Arc<Advertisement>, BuildIdHasher>,
+    adverts_naming_erased_users: HashMap<AdvertisementId, Arc<Advertisement>, BuildIdHasher>,
     /// Digests of the requests that created advertisements which the batch creates again, or erases a user from.
     create_digests: HashMap<AdvertisementId, [u8; 16], BuildIdHasher>,
 }
@@ -117,7 +117,7 @@ impl AdvertRowsBefore {
             .bind(hex_json_array(owners.iter().map(OwnerKey::as_bytes)));
         let json: String = query.fetch_one(connection).await.map_err(to_store_error)?;
         for (id, owner, found) in rows::decode_owned_adverts(&json)? {
-            self.owners.insert(id, owner);
+            self.owner_by_advertisement.insert(id, owner);
             self.advertisements.extend(found.advertisement.map(|stored| (id, stored)));
             self.tombstones.extend(found.tombstone_until.map(|until| (id, until)));
         }
@@ -142,7 +142,7 @@ impl AdvertRowsBefore {
             let (row, _) = row?;
             let id = AdvertisementId::from_bytes(row.id);
             let advertisement = unknown_rows.record_if_unknown(RowKey::Advertisement(id), row.decode())?;
-            self.erased_adverts.insert(id, Arc::new(advertisement));
+            self.adverts_naming_erased_users.insert(id, Arc::new(advertisement));
         }
         for (id, user) in &keys.erased_users {
             let traces = UserTraces::of_user(*user);
@@ -151,7 +151,7 @@ impl AdvertRowsBefore {
                 .bind(user.as_bytes().to_vec())
                 .bind(traces.reserver_range.0.as_bytes().to_vec())
                 .bind(traces.reserver_range.1.as_bytes().to_vec())
-                .bind(traces.party.as_bytes().to_vec());
+                .bind(traces.solo_party.as_bytes().to_vec());
             for row in query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
                 let decoded = rows::decode_reservation(&row);
                 let reservation = unknown_rows.record_if_unknown(RowKey::Advertisement(*id), decoded)?;
@@ -192,10 +192,10 @@ impl AdvertRowsBefore {
                 (stored.advertised_since, stored.expires_at),
                 stored.join_seats,
                 AdvertVersion::default(),
-                self.owners.get(id).copied(),
+                self.owner_by_advertisement.get(id).copied(),
             );
         }
-        for (id, advertisement) in &self.erased_adverts {
+        for (id, advertisement) in &self.adverts_naming_erased_users {
             if let Some(row) = advert_rows.advertisements.get_mut(id) {
                 row.stored_advertisement = Some(Arc::clone(advertisement));
             }
@@ -358,7 +358,7 @@ impl<'a> AdvertRowChanges<'a> {
         script.add_rows(&sql::DELETE_HEARTBEATS, &self.deleted_heartbeats, bind_row_number);
         script.add_rows(&sql::UPSERT_HEARTBEATS, &self.upserted_heartbeats, bind_heartbeat);
         script.add_rows(&sql::UPSERT_RESERVATIONS, &self.upserted_reservations, bind_reservation);
-        script.add_rows(&sql::ERASE_USERS_FROM_RESERVATIONS, &self.rewritten_reservations, bind_reservation);
+        script.add_rows(&sql::REWRITE_RESERVATIONS, &self.rewritten_reservations, bind_reservation);
         script.add_rows(&sql::UPSERT_TOMBSTONES, &self.upserted_tombstones, bind_tombstone);
         script
     }

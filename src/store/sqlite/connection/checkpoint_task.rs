@@ -66,7 +66,7 @@ async fn checkpoint_all(checkpointer: &WalCheckpointer, access: &Weak<Mutex<File
     }
     let Some(access) = access.upgrade() else { return Ok(()) };
     let mut access = access.lock().await;
-    if access.is_open() {
+    if access.is_store_open() {
         access.wal_length = checkpointer.checkpoint_once().await?;
     }
     Ok(())

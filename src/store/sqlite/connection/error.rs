@@ -19,7 +19,7 @@ pub(in crate::store::sqlite) fn to_store_error(error: sqlx::Error) -> StoreError
 }
 
 /// Adds the file's path to the error, on one line, and the remedy if the file is damaged.
-pub(in crate::store::sqlite) fn with_path(path: &Path, error: StoreError) -> StoreError {
+pub(in crate::store::sqlite) fn add_path_to_error(path: &Path, error: StoreError) -> StoreError {
     let path = path.display();
     match error {
         StoreError::DamagedFile(reason) => {

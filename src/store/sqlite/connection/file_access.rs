@@ -23,7 +23,7 @@ pub(in crate::store::sqlite) struct FileAccess {
 }
 
 impl FileAccess {
-    pub(in crate::store::sqlite) fn is_open(&self) -> bool {
+    pub(in crate::store::sqlite) fn is_store_open(&self) -> bool {
         self.lock.is_some()
     }
 
@@ -32,7 +32,7 @@ impl FileAccess {
         &mut self,
         path: &Path,
     ) -> Result<SqliteConnection, StoreError> {
-        if !self.is_open() {
+        if !self.is_store_open() {
             return Err(StoreError::Unavailable("the store is closed".into()));
         }
         match self.connection.take() {
@@ -59,7 +59,7 @@ impl FileAccess {
         checkpointer.request_checkpoint_if_due(length);
     }
 
-    pub(in crate::store::sqlite) fn return_connection<T>(
+    pub(in crate::store::sqlite) fn return_connection_if_ok<T>(
         &mut self,
         connection: SqliteConnection,
         result: &Result<T, StoreError>,

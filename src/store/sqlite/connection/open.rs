@@ -69,12 +69,12 @@ pub(in crate::store::sqlite) async fn open_and_migrate(path: &Path) -> Result<Sq
 pub(in crate::store::sqlite) async fn read_min_writer_version(
     connection: &mut SqliteConnection,
 ) -> Result<i64, StoreError> {
-    fetch_scalar(connection, writer_version::READ_MIN_WRITER_VERSION).await
+    fetch_scalar(connection, writer_version::READ_MIN_WRITER_VERSION_SQL).await
 }
 
 /// Checks the file's integrity on its own connection, so that loading can run at the same time. The loaded data must
 /// not be used before the check succeeds. Rows have checksums; this finds other damage, such as a missing page.
-pub(in crate::store::sqlite) async fn check_integrity(path: &Path) -> Result<(), StoreError> {
+pub(in crate::store::sqlite) async fn check_integrity_if_small(path: &Path) -> Result<(), StoreError> {
     let mut connection = connect(path).await?;
     let size: i64 =
         fetch_scalar(&mut connection, "select page_count * page_size from pragma_page_count, pragma_page_size").await?;

@@ -11,7 +11,7 @@ pub(in crate::store::sqlite) struct MultiRowTemplate {
     pub(in crate::store::sqlite) row_placeholders: &'static str,
     pub(in crate::store::sqlite) tail: &'static str,
     /// Rows are so small that writing many of them twice costs less than a second statement.
-    pub(in crate::store::sqlite) is_narrow: bool,
+    pub(in crate::store::sqlite) always_pads: bool,
 }
 
 impl MultiRowTemplate {
@@ -22,7 +22,7 @@ impl MultiRowTemplate {
         tail: &'static str,
         narrow: bool,
     ) -> Self {
-        Self { head, row_placeholders: row, tail, is_narrow: narrow }
+        Self { head, row_placeholders: row, tail, always_pads: narrow }
     }
 }
 
@@ -92,7 +92,7 @@ impl MultiRowTemplate {
     /// Number of rows of the first statement for `rows` rows, at least 1.
     fn chunk_row_count(&self, rows: usize) -> usize {
         let padded = rows.next_power_of_two();
-        let pad = self.is_narrow || padded - rows <= padded / 8;
+        let pad = self.always_pads || padded - rows <= padded / 8;
         let chunk_rows = if pad { padded } else { padded / 2 };
         chunk_rows.min(ROWS_PER_STATEMENT_MAX)
     }

@@ -20,7 +20,7 @@ use crate::store::sqlite::connection::statements as sql;
 pub(in crate::store::sqlite) struct WalLimits {
     /// Length at which a checkpoint starts. A page that changed several times is copied once, so a higher value saves
     /// work.
-    pub(in crate::store::sqlite) checkpoint_pages: i64,
+    pub(in crate::store::sqlite) checkpoint_due_pages: i64,
     /// Length at which the writer waits for a checkpoint.
     pub(in crate::store::sqlite) writer_waits_pages: i64,
     /// Number of pages left at which the writer may wait for the rest.
@@ -30,7 +30,7 @@ pub(in crate::store::sqlite) struct WalLimits {
 impl Default for WalLimits {
     /// With pages of 1 KiB: 16 MiB, about ten batches of a thousand; 64 MiB; 2 MiB, about one batch.
     fn default() -> Self {
-        Self { checkpoint_pages: 16_384, writer_waits_pages: 65_536, final_pass_pages: 2_048 }
+        Self { checkpoint_due_pages: 16_384, writer_waits_pages: 65_536, final_pass_pages: 2_048 }
     }
 }
 
@@ -60,7 +60,7 @@ impl WalCheckpointer {
 
     /// Requests a checkpoint if the log has reached its limit.
     pub(in crate::store::sqlite) fn request_checkpoint_if_due(&self, length: WalLength) {
-        if length.pages >= self.limits.checkpoint_pages {
+        if length.pages >= self.limits.checkpoint_due_pages {
             self.checkpoint_due.notify_one();
         }
     }

@@ -13,7 +13,7 @@ use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
 use crate::store::queues::consents::StoredConsent;
-use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_from_number};
+use crate::store::queues::first_scale::{FirstRatingScaleOfSet, defaults_version_from_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_checksums::{
@@ -88,12 +88,12 @@ pub(super) fn decode_match(row: &SqliteRow) -> Result<Arc<Match>, StoreError> {
     match_row.decode()
 }
 
-/// Decodes a row of `statements::READ_PARTY_CONSENTS`.
-pub(super) fn decode_party_consent(row: &SqliteRow) -> Result<(ConsentId, StoredConsent), StoreError> {
+/// Decodes a row of the consents in `statements::BEGIN_AND_READ`.
+pub(super) fn decode_consent(row: &SqliteRow) -> Result<(ConsentId, StoredConsent), StoreError> {
     let columns = ColumnReader { table: "consent", row };
     let id = ConsentId::from_bytes(columns.id_bytes(0, "consent_id")?);
     let consent = StoredConsent {
-        taken_by: columns.optional_id(1, "taken_by")?.map(ConsentConsumer),
+        consumer: columns.optional_id(1, "taken_by")?.map(ConsentConsumer),
         is_revoked: columns.int64(2, "is_revoked")? == 1,
         expires_at: from_ms(columns.int64(3, "expires_ms")?),
     };
@@ -101,7 +101,7 @@ pub(super) fn decode_party_consent(row: &SqliteRow) -> Result<(ConsentId, Stored
     Ok((id, consent))
 }
 
-/// Decodes a row of `statements::READ_BLOCK_LISTS`.
+/// Decodes a row of the block lists in `statements::BEGIN_AND_READ`.
 pub(super) fn decode_block_list(row: &SqliteRow) -> Result<StoredBlockList, StoreError> {
     let columns = ColumnReader { table: "block_list", row };
     let blocked = StoredBlockList::decode_blocked(columns.read(1, "blocked")?);
@@ -115,7 +115,7 @@ pub(super) fn decode_block_list(row: &SqliteRow) -> Result<StoredBlockList, Stor
 }
 
 /// Decodes a row of `statements::READ_TICKETS_MATCHES_PENALTIES_OF_USERS` into `rows`.
-pub(super) fn decode_ticket_match_or_penalty_of_user(row: &SqliteRow, rows: &mut QueueRows) -> Result<(), StoreError> {
+pub(super) fn decode_ticket_match_or_penalty_into(row: &SqliteRow, rows: &mut QueueRows) -> Result<(), StoreError> {
     let kind: i64 = ColumnReader { table: "ticket_user", row }.int64(0, "kind")?;
     match kind {
         0 => {
@@ -166,7 +166,7 @@ pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
         key,
         rating: PlayerRating { rating: columns.read(2, "rating")?, deviation: columns.read(3, "deviation")? },
         volatility: columns.read(4, "volatility")?,
-        match_count: columns.uint32(5, "match_count")?,
+        rated_match_count: columns.uint32(5, "match_count")?,
         last_match_at: from_ms(columns.int64(6, "last_match_ms")?),
         streak: columns.read(8, "streak")?,
         satisfaction: UserSatisfactionStatistics {
@@ -175,7 +175,7 @@ pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
             feedback_count: columns.uint32(10, "feedback_count")?,
             feedback_sum: columns.uint32(11, "feedback_sum")?,
         },
-        active_periods: columns.uint32(12, "active_periods")?,
+        last_match_active_period: columns.uint32(12, "active_periods")?,
     };
     columns.verify_checksum("checksum", columns.int64(7, "checksum")?, rating_checksum(&decoded))?;
     Ok(decoded)
@@ -238,12 +238,12 @@ pub(super) fn decode_first_scale_of_set(row: &SqliteRow) -> Result<FirstRatingSc
     let set_id = SetId(columns.uint32(0, "set_id")?);
     let scale = columns.rating_key(1)?;
     columns.verify_checksum("checksum", columns.int64(2, "checksum")?, first_rating_scale_checksum(set_id, scale))?;
-    let defaults = rating_defaults_from_number(columns.int64(3, "rating_defaults")?);
-    Ok(FirstRatingScaleOfSet { set_id, key: scale, defaults })
+    let defaults = defaults_version_from_number(columns.int64(3, "rating_defaults")?);
+    Ok(FirstRatingScaleOfSet { set_id, key: scale, defaults_version: defaults })
 }
 
-/// Decodes a row of `statements::READ_FEEDBACK` into `rows`.
-pub(super) fn decode_feedback(row: &SqliteRow, rows: &mut QueueRows) -> Result<(), StoreError> {
+/// Decodes a row of the feedback in `statements::BEGIN_AND_READ` into `rows`.
+pub(super) fn decode_feedback_into(row: &SqliteRow, rows: &mut QueueRows) -> Result<(), StoreError> {
     let columns = ColumnReader { table: "feedback", row };
     let key =
         (MatchId::from_bytes(columns.id_bytes(0, "match_id")?), UserKey::from_bytes(columns.id_bytes(1, "user_key")?));

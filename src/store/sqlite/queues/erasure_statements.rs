@@ -31,7 +31,7 @@ pub(super) const REWRITE_RESULTS: MultiRowTemplate = MultiRowTemplate::new(
 );
 
 /// Deletes feedback of players on matches.
-pub(super) const DELETE_FEEDBACK: MultiRowTemplate =
+pub(super) const DELETE_FEEDBACK_BY_MATCH_AND_USER: MultiRowTemplate =
     MultiRowTemplate::new("delete from feedback where (match_id, user_key) in (values ", "(?, ?)", ")", true);
 
 /// Deletes ratings on first scales.
@@ -120,7 +120,7 @@ pub(super) const FIND_BLOCK_LISTS_NAMING_USER: &str = "
 ";
 
 /// Feedback of user `$1` on matches above `$2`, in order; at most `$3`.
-pub(super) const READ_GIVEN_FEEDBACK: &str = "
+pub(super) const READ_FEEDBACK_GIVEN_BY_USER: &str = "
     select match_id, stars, given_ms from feedback where user_key = $1 and match_id > $2 order by match_id limit $3
 ";
 
@@ -141,11 +141,12 @@ pub(super) const COUNT_CLEANUPS: &str = "select count(*) from erasure_cleanup";
 pub(super) const DELETE_ALL_CLEANUPS: &str = "delete from erasure_cleanup";
 
 /// Records the id `$1` of the secret of public user keys, if none is recorded.
-pub(super) const INSERT_USER_KEY_SECRET_ID: &str =
+pub(super) const INSERT_PUBLIC_USER_KEY_SECRET_ID: &str =
     "insert into store_setting (name, value) values ('user_key_secret', $1) on conflict (name) do nothing";
 
 /// Recorded id of the secret of public user keys.
-pub(super) const READ_USER_KEY_SECRET_ID: &str = "select value from store_setting where name = 'user_key_secret'";
+pub(super) const READ_PUBLIC_USER_KEY_SECRET_ID: &str =
+    "select value from store_setting where name = 'user_key_secret'";
 
 #[cfg(test)]
 mod tests {
@@ -154,7 +155,7 @@ mod tests {
     use crate::store::sqlite::tests::prepare_statements;
 
     const SINGLE_STATEMENTS: [&str; 14] = [
-        READ_GIVEN_FEEDBACK,
+        READ_FEEDBACK_GIVEN_BY_USER,
         FIND_TICKETS_NAMING_USER,
         FIND_MATCHES_NAMING_USER,
         FIND_RESULTS_NAMING_USER,
@@ -166,15 +167,15 @@ mod tests {
         REQUEST_CLEANUP,
         COUNT_CLEANUPS,
         DELETE_ALL_CLEANUPS,
-        INSERT_USER_KEY_SECRET_ID,
-        READ_USER_KEY_SECRET_ID,
+        INSERT_PUBLIC_USER_KEY_SECRET_ID,
+        READ_PUBLIC_USER_KEY_SECRET_ID,
     ];
 
     #[tokio::test]
     async fn sqlite_erasure_statements_all_prepare() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
-        let rewrites = [REWRITE_TICKETS, REWRITE_RESULTS, DELETE_FEEDBACK];
+        let rewrites = [REWRITE_TICKETS, REWRITE_RESULTS, DELETE_FEEDBACK_BY_MATCH_AND_USER];
         let ratings = [
             DELETE_RATINGS_ON_FIRST_SCALE,
             DELETE_RATING_CHANGES_ON_FIRST_SCALE,

@@ -38,7 +38,7 @@ pub(in crate::store::sqlite) const READ_POOL_AND_SCALE_RATINGS: &str = select_ra
 
 /// Rating with the highest count of played periods on the first scale of set `$1`, among users who are not in `$2`, a
 /// JSON array of keys.
-pub(in crate::store::sqlite) const READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE: &str = select_ratings!(
+pub(in crate::store::sqlite) const READ_RATING_WITH_MOST_ACTIVE_PERIODS_ON_FIRST_SCALE: &str = select_ratings!(
     "set_id",
     " from rating r
      where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count
@@ -47,8 +47,8 @@ pub(in crate::store::sqlite) const READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE: &
      limit 1"
 );
 
-/// Same as `READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE`, of the ratings with digest key `$1`.
-pub(in crate::store::sqlite) const READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS: &str = select_ratings!(
+/// Same as `READ_RATING_WITH_MOST_ACTIVE_PERIODS_ON_FIRST_SCALE`, of the ratings with digest key `$1`.
+pub(in crate::store::sqlite) const READ_POOL_AND_SCALE_RATING_WITH_MOST_ACTIVE_PERIODS: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r
      where r.rating_key = $1 and 0 < r.active_periods and 0 < r.match_count
@@ -177,8 +177,8 @@ mod tests {
     const SINGLE_STATEMENTS: [&str; 11] = [
         READ_RATINGS_ON_FIRST_SCALE,
         READ_POOL_AND_SCALE_RATINGS,
-        READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE,
-        READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS,
+        READ_RATING_WITH_MOST_ACTIVE_PERIODS_ON_FIRST_SCALE,
+        READ_POOL_AND_SCALE_RATING_WITH_MOST_ACTIVE_PERIODS,
         HAS_SET_PLAYED_WITHOUT_FIRST_SCALE,
         INSERT_FIRST_SCALE_OF_SET,
         READ_FIRST_SCALE_OF_SET,

@@ -10,7 +10,7 @@ use crate::domain::rating::MatchActivity;
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::error::StoreError;
 use crate::store::queues::RatingRow;
-use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_to_number};
+use crate::store::queues::first_scale::{FirstRatingScaleOfSet, defaults_version_to_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::row_changes::QueueRowChanges;
@@ -57,11 +57,11 @@ pub(super) async fn read_touched(
             }
         }
     }
-    for key in &keys.activity_keys {
+    for key in &keys.match_activity_keys {
         let statement = if key.is_pool_and_scale_digest() {
-            sql::READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS
+            sql::READ_POOL_AND_SCALE_RATING_WITH_MOST_ACTIVE_PERIODS
         } else {
-            sql::READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE
+            sql::READ_RATING_WITH_MOST_ACTIVE_PERIODS_ON_FIRST_SCALE
         };
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&id_list);
         if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
@@ -101,7 +101,7 @@ pub(super) async fn record_first_scales_of_sets(
     current: &[OwnRatingKeys],
 ) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
     let mut recorded = Vec::with_capacity(current.len());
-    execute(connection, sqlx::query("begin immediate")).await?;
+    execute_query(connection, sqlx::query("begin immediate")).await?;
     for keys in current {
         let set_id = i64::from(keys.set_id.0);
         let has_played =
@@ -109,20 +109,20 @@ pub(super) async fn record_first_scales_of_sets(
         let new = FirstRatingScaleOfSet::of_unrecorded_set(keys, has_played.map_err(to_store_error)?);
         let insert = sqlx::query(sql::INSERT_FIRST_SCALE_OF_SET).bind(set_id).bind(new.key.to_stored());
         let insert = insert.bind(first_rating_scale_checksum(new.set_id, new.key));
-        execute(connection, insert.bind(rating_defaults_to_number(new.defaults))).await?;
+        execute_query(connection, insert.bind(defaults_version_to_number(new.defaults_version))).await?;
         let read = sqlx::query(sql::READ_FIRST_SCALE_OF_SET).bind(set_id);
         recorded
             .push(decode::decode_first_scale_of_set(&read.fetch_one(&mut *connection).await.map_err(to_store_error)?)?);
     }
     if recorded.iter().zip(current).any(|(first, keys)| first.differs_for_older_servers(keys)) {
         let version = writer_version::RATING_SCALES_MIN_VERSION;
-        execute(connection, sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION).bind(version)).await?;
+        execute_query(connection, sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION_SQL).bind(version)).await?;
     }
-    execute(connection, sqlx::query("commit")).await?;
+    execute_query(connection, sqlx::query("commit")).await?;
     Ok(recorded)
 }
 
-async fn execute(
+async fn execute_query(
     connection: &mut SqliteConnection,
     query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
 ) -> Result<(), StoreError> {
@@ -136,11 +136,11 @@ fn bind_rating_key((user, key): &(UserKey, RatingKey), values: &mut BindValues) 
 fn bind_rating(row: &&RatingRow, values: &mut BindValues) {
     values.push(row.user.as_bytes().as_slice());
     values.push(row.key.to_stored()).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
-    values.push(i64::from(row.match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
+    values.push(i64::from(row.rated_match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
     let UserSatisfactionStatistics { abandoned_matches, disputed_matches, feedback_count, feedback_sum } =
         row.satisfaction;
     values.push(i64::from(abandoned_matches)).push(i64::from(feedback_count)).push(i64::from(feedback_sum));
-    values.push(i64::from(row.active_periods)).push(i64::from(disputed_matches));
+    values.push(i64::from(row.last_match_active_period)).push(i64::from(disputed_matches));
     values.push(rating_checksum(row));
 }
 

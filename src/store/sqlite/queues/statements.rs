@@ -89,7 +89,7 @@ macro_rules! read_results {
 /// Begins a transaction with the write lock, and reads the rows that a batch of writes depends on, as one text: each
 /// exchange with SQLite's thread costs more than finding the rows. Each parameter is a JSON array of ids: `$1` tickets,
 /// `$2` matches, `$3` users, `$4` consents, `$5` users of block lists, `$6` matches of results, `$7` matches of feedback.
-/// Each statement has its own rows, in this order; [`READ_STATEMENTS`] counts them.
+/// Each statement has its own rows, in this order; [`READ_STATEMENT_COUNT`] counts them.
 pub(in crate::store::sqlite) const BEGIN_AND_READ: &str = concat!(
     "begin immediate;",
     read_tickets!("$1"),
@@ -109,7 +109,7 @@ pub(in crate::store::sqlite) const BEGIN_AND_READ: &str = concat!(
 );
 
 /// Statements of [`BEGIN_AND_READ`] after the first, `begin`.
-pub(in crate::store::sqlite) const READ_STATEMENTS: usize = 7;
+pub(in crate::store::sqlite) const READ_STATEMENT_COUNT: usize = 7;
 
 /// Tickets in `$1`, a JSON array of ids.
 pub(in crate::store::sqlite) const READ_TICKETS: &str = read_tickets!("$1");
@@ -226,7 +226,7 @@ pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowTemplate = MultiRow
 );
 
 /// Inserts or updates consents.
-pub(in crate::store::sqlite) const UPSERT_PARTY_CONSENTS: MultiRowTemplate = MultiRowTemplate::new(
+pub(in crate::store::sqlite) const UPSERT_CONSENTS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into consent (consent_id, taken_by, is_revoked, expires_ms, checksum) values ",
     "(?, ?, ?, ?, ?)",
     "
@@ -334,7 +334,7 @@ mod tests {
         DELETE_MATCH_USERS_BY_USER,
         INSERT_MATCH_USERS,
         UPSERT_PENALTIES,
-        UPSERT_PARTY_CONSENTS,
+        UPSERT_CONSENTS,
         UPSERT_BLOCK_LISTS,
         INSERT_RESULTS,
         INSERT_FEEDBACK,

@@ -77,10 +77,10 @@ async fn begin_and_read(
         queue_rows.matches.insert(found.id, found);
     }
     for row in &users {
-        decode::decode_ticket_match_or_penalty_of_user(row, &mut queue_rows)?;
+        decode::decode_ticket_match_or_penalty_into(row, &mut queue_rows)?;
     }
     for row in &consents {
-        queue_rows.consents.extend([decode::decode_party_consent(row)?]);
+        queue_rows.consents.extend([decode::decode_consent(row)?]);
     }
     for row in &block_lists {
         let list = decode::decode_block_list(row)?;
@@ -91,7 +91,7 @@ async fn begin_and_read(
         queue_rows.results.insert(result.report.match_id, result);
     }
     for row in &feedback {
-        decode::decode_feedback(row, &mut queue_rows)?;
+        decode::decode_feedback_into(row, &mut queue_rows)?;
     }
     if !keys.ratings.is_empty() || !keys.erased_users.is_empty() {
         ratings::read_touched(connection, keys, &mut queue_rows).await?;
@@ -103,7 +103,7 @@ async fn begin_and_read(
 async fn fetch_rows_of_statements(
     connection: &mut SqliteConnection,
     query: sqlx::query::Query<'_, sqlx::Sqlite, SqliteArguments>,
-) -> Result<[Vec<SqliteRow>; sql::READ_STATEMENTS], sqlx::Error> {
+) -> Result<[Vec<SqliteRow>; sql::READ_STATEMENT_COUNT], sqlx::Error> {
     let mut rows = std::array::from_fn(|_| Vec::new());
     let mut ended_statements = 0;
     let mut results = connection.fetch_many(query);
@@ -130,14 +130,14 @@ fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     script.add_rows(&sql::INSERT_MATCH_USERS, &changes.inserted_match_users, bind_match_user);
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.inserted_penalties, bind_penalty);
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.updated_penalties, bind_penalty);
-    script.add_rows(&sql::UPSERT_PARTY_CONSENTS, &changes.inserted_consents, bind_party_consent);
-    script.add_rows(&sql::UPSERT_PARTY_CONSENTS, &changes.updated_consents, bind_party_consent);
+    script.add_rows(&sql::UPSERT_CONSENTS, &changes.inserted_consents, bind_consent);
+    script.add_rows(&sql::UPSERT_CONSENTS, &changes.updated_consents, bind_consent);
     script.add_rows(&sql::UPSERT_BLOCK_LISTS, &changes.inserted_block_lists, bind_block_list);
     script.add_rows(&sql::UPSERT_BLOCK_LISTS, &changes.updated_block_lists, bind_block_list);
     ratings::add_ratings_to_script(&mut script, changes);
     script.add_rows(&sql::INSERT_RESULTS, &changes.inserted_results, bind_result);
     script.add_rows(&erasure::REWRITE_RESULTS, &changes.updated_results, bind_result);
-    script.add_rows(&erasure::DELETE_FEEDBACK, &changes.deleted_feedback, bind_feedback_key);
+    script.add_rows(&erasure::DELETE_FEEDBACK_BY_MATCH_AND_USER, &changes.deleted_feedback, bind_feedback_key);
     script.add_rows(&sql::INSERT_FEEDBACK, &changes.inserted_feedback, bind_feedback);
     for statement in &erasure::DELETE_USER_ROWS {
         script.add_rows(statement, &changes.erased_users, bind_user);
@@ -219,8 +219,8 @@ fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), values: &mut BindV
     values.push(penalty_checksum(*key, penalty));
 }
 
-fn bind_party_consent((id, consent): &(ConsentId, StoredConsent), values: &mut BindValues) {
-    values.push(id.as_bytes().as_slice()).push(consent.taken_by.as_ref().map(|taker| taker.0.as_slice()));
+fn bind_consent((id, consent): &(ConsentId, StoredConsent), values: &mut BindValues) {
+    values.push(id.as_bytes().as_slice()).push(consent.consumer.as_ref().map(|taker| taker.0.as_slice()));
     values.push(i64::from(consent.is_revoked)).push(to_ms(consent.expires_at)).push(consent_checksum(*id, consent));
 }
 

@@ -9,7 +9,7 @@ use crate::store::adverts::UserTraces;
 use crate::store::error::StoreError;
 use crate::store::rows::{from_ms, to_ms};
 use crate::store::sqlite::SqliteStore;
-use crate::store::sqlite::connection::error::{to_store_error, with_path};
+use crate::store::sqlite::connection::error::{add_path_to_error, to_store_error};
 use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::queues::{erasure_statements as sql, fetch_rows_on_own_connection};
 use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
@@ -38,11 +38,12 @@ impl UserDataStore for SqliteStore {
         if kind == UserRowKind::Advertisement {
             let traces = UserTraces::of_user(user);
             let (first, last) = traces.reserver_range;
-            let keys = [first.as_bytes(), last.as_bytes(), traces.party.as_bytes()];
+            let keys = [first.as_bytes(), last.as_bytes(), traces.solo_party.as_bytes()];
             query = keys.into_iter().fold(query, |query, key| query.bind(key.to_vec()));
         }
-        let rows =
-            fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        let rows = fetch_rows_on_own_connection(&self.path, query)
+            .await
+            .map_err(|error| add_path_to_error(&self.path, error))?;
         rows.iter().map(|row| decode_id_bytes(row.try_get(0).map_err(to_store_error)?)).collect()
     }
 
@@ -52,12 +53,13 @@ impl UserDataStore for SqliteStore {
         after: MatchId,
         limit: usize,
     ) -> Result<Vec<GivenFeedback>, StoreError> {
-        let query = sqlx::query(sql::READ_GIVEN_FEEDBACK)
+        let query = sqlx::query(sql::READ_FEEDBACK_GIVEN_BY_USER)
             .bind(user.as_bytes().to_vec())
             .bind(after.as_bytes().to_vec())
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows =
-            fetch_rows_on_own_connection(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        let rows = fetch_rows_on_own_connection(&self.path, query)
+            .await
+            .map_err(|error| add_path_to_error(&self.path, error))?;
         let feedback = |row: &sqlx::sqlite::SqliteRow| {
             let stars: i64 = row.try_get(1).map_err(to_store_error)?;
             Ok(GivenFeedback {
@@ -88,7 +90,7 @@ impl UserDataStore for SqliteStore {
                 name.map(decode_id_bytes).transpose()
             }
             .await;
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -101,7 +103,7 @@ impl UserDataStore for SqliteStore {
             let mut connection = access.take_connection(&path).await?;
             let request = sqlx::query(sql::REQUEST_CLEANUP).bind(to_ms(now));
             let result = request.execute(&mut connection).await.map(drop).map_err(to_store_error);
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await
@@ -115,7 +117,7 @@ impl UserDataStore for SqliteStore {
             let mut connection = access.take_connection(&path).await?;
             let count = sqlx::query_scalar(sql::COUNT_CLEANUPS).fetch_one(&mut connection).await;
             let count: Result<i64, StoreError> = count.map_err(to_store_error);
-            access.return_connection(connection, &count);
+            access.return_connection_if_ok(connection, &count);
             if count? == 0 {
                 return Ok(true);
             }
@@ -126,7 +128,7 @@ impl UserDataStore for SqliteStore {
             let mut connection = access.take_connection(&path).await?;
             let finished = sqlx::query(sql::DELETE_ALL_CLEANUPS).execute(&mut connection).await;
             let finished = finished.map(|_| true).map_err(to_store_error);
-            access.return_connection(connection, &finished);
+            access.return_connection_if_ok(connection, &finished);
             finished
         })
         .await
@@ -138,13 +140,13 @@ impl UserDataStore for SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = async {
-                let insert = sqlx::query(sql::INSERT_USER_KEY_SECRET_ID).bind(secret_id);
+                let insert = sqlx::query(sql::INSERT_PUBLIC_USER_KEY_SECRET_ID).bind(secret_id);
                 insert.execute(&mut connection).await.map_err(to_store_error)?;
-                let read = sqlx::query_scalar(sql::READ_USER_KEY_SECRET_ID);
+                let read = sqlx::query_scalar(sql::READ_PUBLIC_USER_KEY_SECRET_ID);
                 read.fetch_one(&mut connection).await.map_err(to_store_error)
             }
             .await;
-            access.return_connection(connection, &result);
+            access.return_connection_if_ok(connection, &result);
             result
         })
         .await

@@ -119,11 +119,11 @@ impl Model {
                         key,
                         rating: new.estimate,
                         volatility: new.volatility,
-                        match_count: new.match_count,
+                        rated_match_count: new.match_count,
                         last_match_at: new.last_match_at.unwrap_or(now),
                         streak: new.streak,
                         satisfaction: row.map(|row| row.satisfaction).unwrap_or_default(),
-                        active_periods: new.active_periods,
+                        last_match_active_period: new.active_periods,
                     });
                     self.changes.push(RatingHistoryEntry {
                         user: *user,
@@ -157,7 +157,7 @@ impl Model {
             unrated_reason: unrated,
         });
         self.results.push(Arc::clone(&result));
-        Out::ResultRecorded { result, is_replay: false, tickets, ratings }
+        Out::ResultRecorded { result, is_repeated_report: false, tickets, ratings }
     }
 
     /// Finished matches, as they are exported.
@@ -199,10 +199,10 @@ fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> Ratin
         key: rating.key,
         rating: new.estimate,
         volatility: new.volatility,
-        match_count: 0,
+        rated_match_count: 0,
         last_match_at: now,
         streak: 0,
         satisfaction: UserSatisfactionStatistics::default(),
-        active_periods: 0,
+        last_match_active_period: 0,
     }
 }

@@ -14,6 +14,10 @@ impl Matching {
     pub(super) fn start(&mut self, now: MonotonicTime) {
         if matches!(self.stage, Stage::Idle) {
             self.started_at = now;
+            let hosting = self.options.hosting.as_ref();
+            if hosting.is_some_and(|hosting| hosting.kind == pb::AdvertisementKind::GameServer) {
+                return self.end(EndReason::Failed(CallError::game_server_searches()), now);
+            }
             self.choose_action(now);
         }
     }

@@ -57,6 +57,25 @@ fn host_publishes_its_session_and_sends_heartbeats() {
     }
 }
 
+/// A game server does not search: a started loop ends at once, without a call.
+#[test]
+fn a_game_server_that_is_started_as_a_searcher_is_refused() {
+    let hosting = HostedSession { kind: pb::AdvertisementKind::GameServer, ..hosting(3) };
+    let options = MatchingOptions { hosting: Some(hosting.clone()), ..MatchingOptions::new(7, party()) };
+    let mut world = World::with_options(options.clone(), 0, None);
+    world.start();
+    let Some(Outcome::Ended(EndReason::Failed(error))) = world.outcomes.last() else {
+        panic!("{:?}", world.outcomes);
+    };
+    assert_eq!(error.code, Code::InvalidArgument);
+    assert!(error.message.contains("BecomeHost"), "{}", error.message);
+    assert_eq!((world.requests.len(), world.matching.state()), (0, MatchingState::Ended));
+
+    let mut world = World::with_options(options, 0, None);
+    world.handle(Event::BecomeHost(Box::new(hosting)));
+    world.run_to(MatchingState::Advertising);
+}
+
 /// A new latency token is published with the session, which heartbeats do not repeat. An expired one changes nothing.
 #[test]
 fn host_publishes_a_new_latency_token() {

@@ -42,7 +42,7 @@ pub(crate) struct OpenGameServer {
     /// Score of the search; lower is better.
     pub(crate) score: f64,
     /// Last heartbeat of a server without a stream here; `None` with one.
-    pub(crate) last_beat_at: Option<UnixMs>,
+    pub(crate) last_beat_at_without_stream: Option<UnixMs>,
 }
 
 /// Session with open seats, and the seats that are reserved in it.
@@ -54,7 +54,7 @@ pub(crate) struct BackfillSession {
     /// Seats that are neither taken nor reserved.
     pub(crate) open_seats: u16,
     /// Users whom its players have in their durable block lists, sorted.
-    pub(crate) blocked_users: Vec<UserKey>,
+    pub(crate) users_blocked_by_players: Vec<UserKey>,
     pub(crate) reservations: Vec<UnjoinedReservation>,
 }
 
@@ -75,12 +75,12 @@ impl UnjoinedReservation {
 
 /// Part of the advertisements that queues may use. It also works while the server drains, so that matches can end.
 #[derive(Clone, Debug)]
-pub(crate) struct AdvertHandle {
+pub(crate) struct AdvertAccess {
     state: Arc<AdvertState>,
     writer: mpsc::Sender<AdvertWriterCommand>,
 }
 
-impl AdvertHandle {
+impl AdvertAccess {
     /// Handle of running advertisements.
     pub(crate) fn new(state: Arc<AdvertState>, writer: mpsc::Sender<AdvertWriterCommand>) -> Self {
         Self { state, writer }
@@ -112,7 +112,10 @@ impl AdvertHandle {
             let id = entry.advertisement.id;
             let last_beat_at = |record: &AdvertRecord| UnixMs(record.expires_at.0.saturating_sub(record.ttl_ms.into()));
             OpenGameServer {
-                last_beat_at: set.get(id).map(last_beat_at).filter(|_| !self.state.host_events.has_listener(id)),
+                last_beat_at_without_stream: set
+                    .get(id)
+                    .map(last_beat_at)
+                    .filter(|_| !self.state.host_events.has_listener(id)),
                 advertisement: Arc::clone(&entry.advertisement),
                 open_seats: entry.open_seats,
                 score: hit.score,
@@ -147,7 +150,9 @@ impl AdvertHandle {
                 advertisement: Arc::clone(&record.advertisement),
                 expires_at: record.expires_at,
                 open_seats: record.open_seats(),
-                blocked_users: block_lists.as_ref().map_or_else(Vec::new, |lists| lists.users_blocked_by(users)),
+                users_blocked_by_players: block_lists
+                    .as_ref()
+                    .map_or_else(Vec::new, |lists| lists.users_blocked_by(users)),
                 reservations: record.unended_reservations().map(UnjoinedReservation::from_reservation).collect(),
             }
         };
@@ -189,7 +194,7 @@ impl AdvertHandle {
     ) {
         let extend = ExtendAdvertTtl {
             id: advertisement,
-            owner_token: None,
+            token_to_return: None,
             set_id,
             ttl_ms: None,
             confirmed_reservations: vec![reservation],
@@ -278,7 +283,7 @@ impl AdvertHandle {
             Some(ExportedAdvert {
                 advertisement: Arc::clone(&record.advertisement),
                 expires_at: record.expires_at,
-                reservations: record.reservations.iter().filter(is_of_user).cloned().collect(),
+                user_reservations: record.reservations.iter().filter(is_of_user).cloned().collect(),
             })
         })
     }
