@@ -18,7 +18,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     for (name, bytes, _) in hostile_documents::hostile_documents() {
         let once = || {
             let started = clock();
-            let read = rules::decode_ruleset_text("hostile.xml", &bytes)
+            let read = rules::ruleset_text_from_bytes("hostile.xml", &bytes)
                 .and_then(|text| rules::parse_ruleset("hostile.xml", text).map(|_| ()));
             assert!(read.is_err(), "{name}");
             started.elapsed().as_secs_f64() * 1e3

@@ -93,7 +93,7 @@ fn check_rejection(rejection: fireteam::api::status::Rejection) {
 
 /// A ruleset file or a fragment file.
 pub(crate) fn rulesets(bytes: &[u8]) {
-    let read = rules::decode_ruleset_text("fuzz.xml", bytes)
+    let read = rules::ruleset_text_from_bytes("fuzz.xml", bytes)
         .and_then(|text| rules::parse_ruleset_or_expansion_fragment("fuzz.xml", text));
     if let Err(problems) = read {
         assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.to_string().contains('\n')));

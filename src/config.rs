@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 pub use beacon::{
-    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon, check_beacon_region,
+    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon, check_region_syntax,
     parse_announce_address,
 };
 pub use error::ConfigError;

@@ -113,7 +113,7 @@ impl Engine {
         retry_at_startup("read beacons", async || refresh_beacon_directory(&common).await).await?;
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) =
-            QueueEngine::start(Arc::clone(&common), adverts.advert_access(), &shutdown).await?;
+            QueueEngine::start(Arc::clone(&common), adverts.adverts_for_queues(), &shutdown).await?;
         tasks.extend(queue_tasks);
         // The ratings were loaded after the advertisements, whose values depend on them.
         let _ = adverts.flush().await;

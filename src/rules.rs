@@ -12,5 +12,5 @@ pub use catalog::RulesetCatalog;
 pub use diagnostic::FileDiagnostic;
 pub use load::load_directory;
 pub use parse::{
-    RulesetFile, decode_ruleset_text, parse_ruleset, parse_ruleset_or_expansion_fragment, parse_standalone_expansions,
+    RulesetFile, parse_expansion_fragment, parse_ruleset, parse_ruleset_or_expansion_fragment, ruleset_text_from_bytes,
 };

@@ -229,7 +229,7 @@ impl ConnectResponses {
 }
 
 fn hosted_match_message(hosted: &HostedMatch) -> pb::ConnectResponse {
-    pb::ConnectResponse { message: Some(Message::HostedMatch(hosting::hosted_match(hosted))) }
+    pb::ConnectResponse { message: Some(Message::HostedMatch(hosting::hosted_match_response(hosted))) }
 }
 
 impl Stream for ConnectResponses {

@@ -37,7 +37,7 @@ pub struct RequestReader {
 impl RequestReader {
     /// Creates an empty list of field errors for a request at this entry point.
     pub fn new_field_errors(&self) -> FieldErrors {
-        FieldErrors { field_prefix: self.field_prefix, errors: Vec::new() }
+        FieldErrors { sub_request_prefix: self.field_prefix, errors: Vec::new() }
     }
 
     /// Matchmaking set of a request: its own or the envelope's. Both must agree.
@@ -76,14 +76,14 @@ impl RequestReader {
 /// Invalid fields of one request.
 #[derive(Debug)]
 pub struct FieldErrors {
-    field_prefix: &'static str,
+    sub_request_prefix: &'static str,
     errors: Vec<FieldProblem>,
 }
 
 impl FieldErrors {
     /// Adds a problem of the field at `path`: what is wrong, and what to send instead.
     pub fn add(&mut self, path: impl Display, message: impl Into<String>) {
-        let path = format!("{}{path}", self.field_prefix);
+        let path = format!("{}{path}", self.sub_request_prefix);
         self.errors.push(FieldProblem { path, message: message.into() });
     }
 

@@ -34,7 +34,7 @@ pub struct Rejection {
     /// Message for people.
     pub message: String,
     /// `ErrorInfo.metadata`: values that a program may act on.
-    pub metadata: Vec<(&'static str, String)>,
+    pub error_info_metadata: Vec<(&'static str, String)>,
     /// Invalid fields with their full paths.
     pub fields: Vec<FieldProblem>,
     /// Delay after which a retry may succeed, milliseconds; `None` if a retry does not help.
@@ -45,7 +45,7 @@ impl Rejection {
     /// Creates an error without fields, metadata and retry delay.
     pub fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, reason, message, metadata: Vec::new(), fields: Vec::new(), retry_after_ms: None }
+        Self { code, reason, message, error_info_metadata: Vec::new(), fields: Vec::new(), retry_after_ms: None }
     }
 
     /// Creates the error of a request with invalid fields; paths are complete.
@@ -70,7 +70,7 @@ impl Rejection {
     }
 
     fn with_metadata(mut self, key: &'static str, value: impl ToString) -> Self {
-        self.metadata.push((key, value.to_string()));
+        self.error_info_metadata.push((key, value.to_string()));
         self
     }
 
@@ -83,7 +83,7 @@ impl Rejection {
     pub fn into_status(self) -> Status {
         let mut details = ErrorDetails::new();
         let facts: HashMap<String, String> =
-            self.metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+            self.error_info_metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         details.set_error_info(reason_name(self.reason), ERROR_DOMAIN, facts);
         if !self.fields.is_empty() {
             let violations: Vec<FieldViolation> =

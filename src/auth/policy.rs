@@ -27,7 +27,7 @@ pub enum RateLimitKind {
     /// A call of an operator.
     Operator,
     /// An open stream. Requests on it count against their own limits.
-    Stream,
+    ConcurrentStreams,
     /// A failed authentication, counted for the client's address.
     AuthFailure,
     /// A signature that has to be verified, counted for the client's address before the work is done. Given back if the
@@ -44,7 +44,7 @@ impl RateLimitKind {
         RateLimitKind::Heartbeat,
         RateLimitKind::Seats,
         RateLimitKind::Operator,
-        RateLimitKind::Stream,
+        RateLimitKind::ConcurrentStreams,
         RateLimitKind::AuthFailure,
         RateLimitKind::Verification,
     ];
@@ -58,7 +58,7 @@ impl RateLimitKind {
             RateLimitKind::Heartbeat => "heartbeat",
             RateLimitKind::Seats => "seats",
             RateLimitKind::Operator => "operator",
-            RateLimitKind::Stream => "stream",
+            RateLimitKind::ConcurrentStreams => "stream",
             RateLimitKind::AuthFailure => "auth_failure",
             RateLimitKind::Verification => "verification",
         }

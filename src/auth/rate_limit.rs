@@ -77,7 +77,7 @@ type KeyedRateLimiter = RateLimiter<RateLimitKey, TokenBuckets, GovernorClock, N
 /// One limit: the burst and sustained buckets of all callers of a class.
 struct RateLimit {
     burst: RefundableLimiter,
-    sustained: RefundableLimiter,
+    sustained_limiter: RefundableLimiter,
 }
 
 /// Buckets of one size.
@@ -223,7 +223,7 @@ impl RateLimits {
         let count = open_streams.entry(key).or_default();
         if *count >= max {
             drop(open_streams);
-            return Err(self.report_rate_limited(class, RateLimitKind::Stream, STREAM_RETRY_AFTER_MS));
+            return Err(self.report_rate_limited(class, RateLimitKind::ConcurrentStreams, STREAM_RETRY_AFTER_MS));
         }
         *count += 1;
         drop(open_streams);
@@ -249,14 +249,18 @@ impl RateLimits {
         if claimed {
             for limit in self.limits.iter().flatten() {
                 limit.burst.limiter.retain_recent();
-                limit.sustained.limiter.retain_recent();
+                limit.sustained_limiter.limiter.retain_recent();
             }
         }
     }
 
     /// Current number of buckets.
     pub fn bucket_count(&self) -> usize {
-        self.limits.iter().flatten().map(|limit| limit.burst.limiter.len() + limit.sustained.limiter.len()).sum()
+        self.limits
+            .iter()
+            .flatten()
+            .map(|limit| limit.burst.limiter.len() + limit.sustained_limiter.limiter.len())
+            .sum()
     }
 }
 
@@ -280,14 +284,14 @@ impl RateLimit {
         let sustained_burst = burst.max(per_5_min / SUSTAINED_BURST_DIVISOR);
         Self {
             burst: limiter(Duration::from_secs_f64(1.0 / per_second), at_least_one(burst)),
-            sustained: limiter(SUSTAINED_PERIOD / per_5_min.max(1), at_least_one(sustained_burst)),
+            sustained_limiter: limiter(SUSTAINED_PERIOD / per_5_min.max(1), at_least_one(sustained_burst)),
         }
     }
 
     /// Consumes `cost` from both buckets, or returns the time to wait.
     fn consume(&self, key: RateLimitKey, cost: u32, now: UnixMs) -> Result<(), Duration> {
         let now = Duration::from_millis(now.0);
-        for RefundableLimiter { limiter, max, .. } in [&self.burst, &self.sustained] {
+        for RefundableLimiter { limiter, max, .. } in [&self.burst, &self.sustained_limiter] {
             match limiter.check_key_n(&key, at_least_one(cost).min(*max)) {
                 Ok(Ok(())) => {}
                 Ok(Err(not_until)) => return Err(not_until.wait_time_from(now)),
@@ -299,7 +303,7 @@ impl RateLimit {
     }
 
     fn refund(&self, key: RateLimitKey, cost: u32) {
-        for RefundableLimiter { buckets, interval, max, .. } in [&self.burst, &self.sustained] {
+        for RefundableLimiter { buckets, interval, max, .. } in [&self.burst, &self.sustained_limiter] {
             buckets.refund(&key, *interval * at_least_one(cost).min(*max).get());
         }
     }

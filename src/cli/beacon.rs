@@ -17,7 +17,7 @@ use crate::beacon::{BeaconSite, BeaconUdp, run_announcer};
 use crate::cli::beacon::grpc_registry::GrpcRegistry;
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{
-    BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, ListenAddress, check_beacon_region, parse_announce_address,
+    BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, ListenAddress, check_region_syntax, parse_announce_address,
 };
 use crate::server::signal::shutdown_signal;
 use crate::supervisor::TaskSupervisor;
@@ -40,7 +40,7 @@ pub struct BeaconFlags {
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub id: u32,
     /// Region of the game that the beacon stands for, 1 to 64 bytes [default: none].
-    #[arg(long, value_name = "NAME", value_parser = check_beacon_region)]
+    #[arg(long, value_name = "NAME", value_parser = check_region_syntax)]
     pub region: Option<String>,
     /// Place of the machine, `LATITUDE/LONGITUDE` in degrees, -90 to 90 and -180 to 180, such as 50.1/8.7.
     #[arg(long, value_name = "PLACE", allow_hyphen_values = true, value_parser = BeaconPlace::parse)]

@@ -33,7 +33,7 @@ pub(super) fn check_health(address: &ListenAddress, ca: Option<PathBuf>, server_
 async fn is_serving_at_any(addresses: &[SocketAddr], tls: Option<&HealthCheckTls>) -> anyhow::Result<bool> {
     let mut result = Ok(false);
     for &address in addresses {
-        result = run::is_serving(loopback_if_unspecified(address), tls).await;
+        result = run::check_remote_health(loopback_if_unspecified(address), tls).await;
         if result.is_ok() {
             break;
         }

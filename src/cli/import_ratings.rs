@@ -34,8 +34,8 @@ pub struct ImportRatingsFlags {
     pub set: u32,
     /// Compute ratings, 0 to 2800, from the share of wins as a percentile; impossible records count as one win and one
     /// loss.
-    #[arg(long)]
-    pub percentile: bool,
+    #[arg(long = "percentile")]
+    pub ratings_from_wins_and_losses: bool,
     /// Connection to the server.
     #[command(flatten)]
     pub operator: OperatorConnectionFlags,
@@ -46,7 +46,7 @@ pub struct ImportRatingsFlags {
 struct ImportTally {
     imported: u64,
     rejected: u64,
-    replaced: u64,
+    impossible_records: u64,
 }
 
 /// Imports the file. Prints the number of imported rows to `out`, and each rejected or replaced row to standard error.
@@ -54,7 +54,7 @@ pub(super) fn import_ratings(flags: &ImportRatingsFlags, out: &mut dyn Write) ->
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(anyhow::Error::from);
     let mut tally = ImportTally::default();
     let result = runtime.and_then(|runtime| runtime.block_on(import_file(flags, &mut tally)));
-    let ImportTally { imported, rejected, replaced } = tally;
+    let ImportTally { imported, rejected, impossible_records: replaced } = tally;
     let printed =
         writeln!(out, "{imported} imported, {replaced} of them as one win and one loss, {rejected} rows not imported");
     match result {
@@ -70,7 +70,8 @@ pub(super) fn import_ratings(flags: &ImportRatingsFlags, out: &mut dyn Write) ->
 async fn import_file(flags: &ImportRatingsFlags, tally: &mut ImportTally) -> anyhow::Result<()> {
     let name = flags.file.display();
     let file = File::open(&flags.file).with_context(|| format!("open {name}"))?;
-    let mut rows = ImportRows::open(BufReader::new(file), flags.percentile).with_context(|| format!("read {name}"))?;
+    let mut rows = ImportRows::open(BufReader::new(file), flags.ratings_from_wins_and_losses)
+        .with_context(|| format!("read {name}"))?;
     let mut client = connect_to_operator_port(&flags.operator).await?;
     let progress = io::stderr().is_terminal();
     let mut batch: Vec<ImportRow> = Vec::with_capacity(RATINGS_PER_TRANSACTION_MAX);
@@ -80,7 +81,7 @@ async fn import_file(flags: &ImportRatingsFlags, tally: &mut ImportTally) -> any
         match next {
             Some(Ok(row)) => {
                 if let Some(reason) = &row.replacement_reason {
-                    tally.replaced += 1;
+                    tally.impossible_records += 1;
                     eprintln!("fireteam: {name}:{}: {reason}; taken as one win and one loss", row.line);
                 }
                 batch.push(row);

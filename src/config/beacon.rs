@@ -66,7 +66,7 @@ pub(super) fn parse_latitude_longitude(text: &str) -> Option<(f64, f64)> {
 }
 
 /// Checks the name of a beacon's region. The error says what is allowed.
-pub fn check_beacon_region(name: &str) -> Result<String, String> {
+pub fn check_region_syntax(name: &str) -> Result<String, String> {
     if name.is_empty() || name.len() > limit::STRING_BYTES_MAX || name.chars().any(char::is_control) {
         return Err(format!("not valid; give 1 to {} bytes without control characters", limit::STRING_BYTES_MAX));
     }

@@ -1,10 +1,10 @@
 //! Advertisements: search, update, reservations, expiry, and the single writer that commits their changes.
 
-pub(crate) mod advert_access;
 pub(crate) mod advert_engine;
 pub(crate) mod advert_set;
 pub(crate) mod advert_set_map;
 pub(crate) mod advert_state;
+pub(crate) mod adverts_for_queues;
 pub(crate) mod avoided_advert_ids;
 pub(crate) mod expiry;
 pub(crate) mod feed_reader;

@@ -316,7 +316,7 @@ pub struct ReportLatencyCommand {
     /// Phase that was measured.
     pub phase: LatencyTestPhase,
     /// Finding of every candidate in the last answer; `None` if the client states neither an outcome nor a round trip.
-    pub measurements: Vec<(AdvertisementId, Option<ReportedFinding>)>,
+    pub candidate_findings: Vec<(AdvertisementId, Option<ReportedFinding>)>,
 }
 
 /// Finding of a client's latency probe.

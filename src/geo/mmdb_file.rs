@@ -23,7 +23,7 @@ const GEOIP_READ_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Coordinates that a file gives for an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct RecordCoordinates {
+pub(super) struct AddressCoordinates {
     /// Degrees north, in [-90, 90].
     pub(super) latitude: f64,
     /// Degrees east, in [-180, 180].
@@ -63,11 +63,11 @@ impl MmdbFile {
 
     /// Coordinates of an address in canonical form; `None` if the file does not contain it, has the other IP version, or
     /// is damaged there.
-    pub(super) fn lookup(&self, address: IpAddr) -> Option<RecordCoordinates> {
+    pub(super) fn lookup(&self, address: IpAddr) -> Option<AddressCoordinates> {
         self.try_lookup(address).ok().flatten()
     }
 
-    fn try_lookup(&self, address: IpAddr) -> Result<Option<RecordCoordinates>, MaxMindDbError> {
+    fn try_lookup(&self, address: IpAddr) -> Result<Option<AddressCoordinates>, MaxMindDbError> {
         if address.is_ipv6() && self.reader.metadata().ip_version == 4 {
             return Ok(None);
         }
@@ -140,14 +140,14 @@ struct CityLocation {
 
 impl CityRecord {
     /// The record's coordinates; `None` if out of range, or exactly 0, 0, which some files use for "unknown".
-    fn into_geo_record(self) -> Option<RecordCoordinates> {
+    fn into_geo_record(self) -> Option<AddressCoordinates> {
         let flat_location =
             CityLocation { latitude: self.latitude, longitude: self.longitude, accuracy_radius: self.accuracy_radius };
         let location = self.location.unwrap_or(flat_location);
         let (latitude, longitude) = (location.latitude?.0, location.longitude?.0);
         let is_valid = latitude.abs() <= 90.0 && longitude.abs() <= 180.0 && (latitude, longitude) != (0.0, 0.0);
         let accuracy_radius_km = location.accuracy_radius.map(|radius| radius.0);
-        is_valid.then_some(RecordCoordinates { latitude, longitude, accuracy_radius_km })
+        is_valid.then_some(AddressCoordinates { latitude, longitude, accuracy_radius_km })
     }
 }
 

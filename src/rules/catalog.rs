@@ -85,7 +85,7 @@ pub enum MatchRulesetLookup {
     /// It has not been looked for in the store yet.
     NotLoaded,
     /// It cannot be had.
-    Unavailable,
+    Unrecoverable,
 }
 
 /// Sets changed by a swap, in set order.
@@ -197,7 +197,7 @@ impl RulesetCatalog {
             return MatchRulesetLookup::NotLoaded;
         }
         let in_force = state.ruleset_in_force(set).cloned();
-        in_force.map_or(MatchRulesetLookup::Unavailable, MatchRulesetLookup::Known)
+        in_force.map_or(MatchRulesetLookup::Unrecoverable, MatchRulesetLookup::Known)
     }
 
     /// Whether the store has a copy of a ruleset.

@@ -10,7 +10,7 @@ use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
 use crate::files::{READ_DEADLINE, read_file_start, run_with_deadline};
 use crate::rules::diagnostic::FileDiagnostic;
-use crate::rules::parse::{RulesetOrRetirementMarker, decode_ruleset_text, parse_ruleset_or_retirement_marker};
+use crate::rules::parse::{RulesetOrRetirementMarker, parse_ruleset_or_retirement_marker, ruleset_text_from_bytes};
 
 /// Content of a ruleset directory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,7 +83,7 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 
 fn decode_file_text(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, Vec<FileDiagnostic>> {
     let bytes = read.map_err(|error| vec![unreadable_file(path, &error)])?;
-    decode_ruleset_text(&path.to_string_lossy(), &bytes).map(str::to_owned)
+    ruleset_text_from_bytes(&path.to_string_lossy(), &bytes).map(str::to_owned)
 }
 
 fn unreadable_file(path: &Path, error: &io::Error) -> FileDiagnostic {

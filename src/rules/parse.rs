@@ -90,7 +90,7 @@ fn take_retired_set_id(file: &str, text: &str, root: &mut RawElement) -> Result<
 }
 
 /// Parses and validates an `<ExpansionConfigs>` outside a ruleset, as the thesis prints it.
-pub fn parse_standalone_expansions(file: &str, text: &str) -> Result<StandaloneExpansions, Vec<FileDiagnostic>> {
+pub fn parse_expansion_fragment(file: &str, text: &str) -> Result<StandaloneExpansions, Vec<FileDiagnostic>> {
     validate::validate_standalone_expansions(&parse_xml(file, text)?)
         .map_err(|diagnostics| to_file_diagnostics(file, text, diagnostics))
 }
@@ -98,7 +98,7 @@ pub fn parse_standalone_expansions(file: &str, text: &str) -> Result<StandaloneE
 /// Parses and validates a ruleset or an expansion fragment.
 pub fn parse_ruleset_or_expansion_fragment(file: &str, text: &str) -> Result<RulesetFile, Vec<FileDiagnostic>> {
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
-        return parse_standalone_expansions(file, text).map(RulesetFile::StandaloneExpansions);
+        return parse_expansion_fragment(file, text).map(RulesetFile::StandaloneExpansions);
     }
     Ok(match parse_ruleset_or_retirement_marker(file, text)? {
         RulesetOrRetirementMarker::Ruleset(ruleset) => RulesetFile::Ruleset(ruleset),
@@ -107,7 +107,7 @@ pub fn parse_ruleset_or_expansion_fragment(file: &str, text: &str) -> Result<Rul
 }
 
 /// Text of a file from its bytes. Fails if it is too large or not UTF-8.
-pub fn decode_ruleset_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<FileDiagnostic>> {
+pub fn ruleset_text_from_bytes<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<FileDiagnostic>> {
     if bytes.len() > RULESET_FILE_BYTES_MAX {
         let problem = format!("the file has more than {RULESET_FILE_BYTES_MAX} bytes");
         return Err(vec![FileDiagnostic::for_file(file, problem, "split it, or shorten it")]);

@@ -48,7 +48,7 @@ pub struct IncomingConnections {
     /// The last `accept` failed.
     accept_failed: bool,
     /// Time at which the next connection without an identity is too old; `None` while enough places are free.
-    age_check: Option<Pin<Box<Sleep>>>,
+    unidentified_deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl IncomingConnections {
@@ -72,7 +72,7 @@ impl IncomingConnections {
             oldest_handshakes: VecDeque::new(),
             accept_retry: None,
             accept_failed: false,
-            age_check: None,
+            unidentified_deadline: None,
         })
     }
 
@@ -119,14 +119,14 @@ impl IncomingConnections {
     /// Closes connections without an identity that are too old, if few places are free, and waits for the next one.
     fn poll_age_check(&mut self, cx: &mut Context<'_>) {
         loop {
-            if let Some(timer) = &mut self.age_check
+            if let Some(timer) = &mut self.unidentified_deadline
                 && timer.as_mut().poll(cx).is_pending()
             {
                 return;
             }
-            self.age_check =
+            self.unidentified_deadline =
                 self.handshaker.shed_unidentified_connections().map(|at| Box::pin(tokio::time::sleep_until(at)));
-            if self.age_check.is_none() {
+            if self.unidentified_deadline.is_none() {
                 return;
             }
         }

@@ -119,7 +119,7 @@ impl ConnectionLimiter {
             counts.prune(now);
         }
         let frame_bucket = match trust {
-            PeerTrust::TrustedPeer => counts.admit_trusted_peer(address, &self.limits, now)?,
+            PeerTrust::TrustedPeer => counts.count_trusted_peer(address, &self.limits, now)?,
             PeerTrust::Untrusted => counts.admit_untrusted(address, &self.limits, now)?,
         };
         let serial = counts.next_serial;
@@ -171,7 +171,7 @@ impl ConnectionLimiter {
 }
 
 impl ConnectionCounts {
-    fn admit_trusted_peer(
+    fn count_trusted_peer(
         &mut self,
         address: IpAddr,
         limits: &ConnectionLimits,
@@ -206,8 +206,8 @@ impl ConnectionCounts {
             let state = self.prefix_state(prefix, limits, now);
             state.connect_bucket.take(1, now).map_err(|_| prefix.rate_reason())?;
         }
-        if self.taken >= limits.total {
-            let is_bounded = self.closing.len() < (limits.total * CLOSING_PERCENT).div_ceil(100);
+        if self.taken >= limits.untrusted_total {
+            let is_bounded = self.closing.len() < (limits.untrusted_total * CLOSING_PERCENT).div_ceil(100);
             if !is_bounded || !self.close_oldest_unidentified(ConnectionRejection::NoIdentityReplaced) {
                 return Err(ConnectionRejection::MaxConnections);
             }
@@ -228,7 +228,7 @@ impl ConnectionCounts {
 
     /// Whether so few places are free that connections without an identity have a short life.
     fn is_crowded(&self, limits: &ConnectionLimits) -> bool {
-        self.taken * 100 >= limits.total * CROWDED_PERCENT
+        self.taken * 100 >= limits.untrusted_total * CROWDED_PERCENT
     }
 
     /// Start of the oldest connection without an identity. Forgets connections that have one by now.

@@ -83,7 +83,7 @@ impl ConnectionHandshaker {
         proxies: ProxySettings,
     ) -> Self {
         let connection_limits = ConnectionLimits {
-            total: limits.connections_max,
+            untrusted_total: limits.connections_max,
             trusted_total: limits.trusted_connections_max,
             per_prefix: limits.connections_per_prefix_max,
             per_site: limits.connections_per_site_max,

@@ -38,7 +38,7 @@ const RULESET_PURGE_INTERVAL: Duration = Duration::from_secs(5);
 const RISK_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Size limit of a file with CA certificates, bytes.
-const CA_FILE_BYTES_MAX: u64 = 1024 * 1024;
+const HEALTH_CHECK_CA_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Timeout of the connection and of the request in `is_serving`.
 const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -182,11 +182,11 @@ pub struct HealthCheckTls {
 }
 
 /// Whether the server at `address` reports SERVING; over TLS if `tls` is given. Fails if it cannot be reached.
-pub async fn is_serving(address: SocketAddr, tls: Option<&HealthCheckTls>) -> anyhow::Result<bool> {
+pub async fn check_remote_health(address: SocketAddr, tls: Option<&HealthCheckTls>) -> anyhow::Result<bool> {
     let endpoint = match tls {
         None => Endpoint::from_shared(format!("http://{address}"))?,
         Some(tls) => {
-            let ca = files::read_file_start(&tls.ca_file, CA_FILE_BYTES_MAX)
+            let ca = files::read_file_start(&tls.ca_file, HEALTH_CHECK_CA_BYTES_MAX)
                 .with_context(|| format!("read {}", tls.ca_file.display()))?;
             let name = tls.server_name.clone().unwrap_or_else(|| address.ip().to_string());
             let client_tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(name);
@@ -206,7 +206,7 @@ pub async fn is_serving(address: SocketAddr, tls: Option<&HealthCheckTls>) -> an
 
 /// Reloads the rulesets after a change in their folder, and audits the changes. The editor's identity is unknown here.
 async fn reload_rulesets(app: &App) {
-    let report = app.rulesets.reload().await;
+    let report = app.ruleset_reloader.reload().await;
     let AuditDetails { target, ruleset_changes } = audit_details_of_reload(&report);
     let outcome = if report.problems.is_empty() { "OK" } else { "INVALID_ARGUMENT" };
     let audit_log = app.audit_log.clone();

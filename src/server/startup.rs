@@ -58,7 +58,7 @@ pub struct App {
     /// Matchmaking engine.
     pub engine: Arc<Engine>,
     /// Ruleset reload and administration.
-    pub rulesets: Arc<RulesetReloader>,
+    pub ruleset_reloader: Arc<RulesetReloader>,
     /// Geolocation database, reloadable.
     pub locator: Arc<ReloadableLocator>,
     /// Authenticates callers; `None`: authentication is off.
@@ -176,7 +176,19 @@ pub(super) async fn start_supervised_app(
     let rulesets = ruleset_reloader;
     let beacon = own_beacon.map(|beacon| beacon.start(engine.beacons(), &supervisor)).transpose()?;
     let reports = Reports::start(counted_events, &disk_monitor, &supervisor);
-    Ok(App { server, engine, rulesets, locator, authenticator, metrics, tls, audit_log, supervisor, beacon, reports })
+    Ok(App {
+        server,
+        engine,
+        ruleset_reloader: rulesets,
+        locator,
+        authenticator,
+        metrics,
+        tls,
+        audit_log,
+        supervisor,
+        beacon,
+        reports,
+    })
 }
 
 /// Content of the files that a server needs before it starts.

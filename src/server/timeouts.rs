@@ -238,7 +238,7 @@ mod tests {
         timeouts: ConnectionTimeouts,
     ) -> (TimedConnection<DuplexStream>, CancellationToken) {
         let limits = ConnectionLimits {
-            total: 1,
+            untrusted_total: 1,
             trusted_total: 1,
             per_prefix: 1,
             per_site: 1,

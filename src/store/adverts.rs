@@ -296,7 +296,7 @@ pub enum WriteOutcome {
     /// not exist.
     NotFound,
     /// `EraseUser` was applied.
-    UserErased {
+    EraseUserApplied {
         /// Whether the advertisement named the user.
         was_in_advertisement: bool,
         /// Reservations that named the user, as they are now, in id order.

@@ -115,7 +115,7 @@ pub(super) struct AdvertRowForWrites {
     pub(super) has_heartbeat: bool,
 }
 
-/// Element of the first row of `statements::BEGIN_AND_READ`: index of the id asked for; `n`, `since_ms`, `expires_ms`
+/// Element of the first row of `statements::BEGIN_WRITE_AND_READ_ADVERTS`: index of the id asked for; `n`, `since_ms`, `expires_ms`
 /// and `join_seats` of the advertisement; `expires_ms` of the heartbeat; `until_ms` of the tombstone.
 type AdvertLookupRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
@@ -127,7 +127,7 @@ pub(super) struct AdvertOrTombstone {
     pub(super) tombstone_until: Option<UnixMs>,
 }
 
-/// Decodes the first row of `statements::BEGIN_AND_READ`.
+/// Decodes the first row of `statements::BEGIN_WRITE_AND_READ_ADVERTS`.
 pub(super) fn decode_adverts_and_tombstones(json: &str) -> Result<Vec<AdvertOrTombstone>, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let rows: Vec<AdvertLookupRow> = serde_json::from_str(json).map_err(|error| corrupt("n", error.to_string()))?;

@@ -54,7 +54,7 @@ impl AuditFileWriter {
         let to_open = path.clone();
         files::run_with_deadline(&path, APPEND_DEADLINE, move || open_for_append(&to_open).map(drop))?;
         let (appends, waiting) = sync_channel(WAITING_LINES_MAX);
-        thread::Builder::new().name("audit".into()).spawn(move || append_lines(&file, &waiting))?;
+        thread::Builder::new().name("audit".into()).spawn(move || run_append_loop(&file, &waiting))?;
         Ok(Self { path, appends })
     }
 
@@ -77,7 +77,7 @@ impl AuditFileWriter {
     }
 }
 
-fn append_lines(file: &RotatingAuditFile, waiting: &Receiver<Append>) {
+fn run_append_loop(file: &RotatingAuditFile, waiting: &Receiver<Append>) {
     while let Ok(Append { line, now, reply }) = waiting.recv() {
         // Without a receiver, the caller has given up.
         let _ = reply.send(file.append(&line, now));

@@ -24,7 +24,6 @@ pub mod client_exports;
 #[cfg(feature = "client")]
 mod connection;
 mod identifier;
-mod known_calls;
 pub mod library_exports;
 mod loop_object;
 mod match_host;
@@ -44,6 +43,7 @@ pub mod queueing_exports;
 mod raw;
 mod responder;
 pub mod responder_exports;
+mod rpc_by_call_id;
 mod search_call_codec;
 pub mod status;
 #[cfg(feature = "client")]

@@ -5,8 +5,8 @@ use std::ffi::CStr;
 use fireteam_client::matching::{CallError, CallId, MonotonicTime};
 
 use crate::answer::AnswerParts;
-use crate::known_calls::KnownCalls;
 use crate::panic_guard::PanicGuard;
+use crate::rpc_by_call_id::RpcByCallId;
 use crate::status::{FT_ERROR_MALFORMED, FT_ERROR_UNKNOWN_CALL};
 
 /// State machine that asks for calls, and has outcomes.
@@ -39,7 +39,7 @@ pub(crate) trait LoopMachine {
 /// State machine of an object, which one thread at a time may use.
 pub(crate) struct LoopObject<Machine: LoopMachine> {
     machine: PanicGuard<Machine>,
-    known_calls: KnownCalls<Machine::Rpc>,
+    rpc_by_call_id: RpcByCallId<Machine::Rpc>,
     call: Option<PendingCall>,
     outcome: Option<Machine::Outcome>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct PendingCall {
 
 impl<Machine: LoopMachine> LoopObject<Machine> {
     pub(crate) fn new(machine: Machine) -> Self {
-        Self { machine: PanicGuard::new(machine), known_calls: KnownCalls::default(), call: None, outcome: None }
+        Self { machine: PanicGuard::new(machine), rpc_by_call_id: RpcByCallId::default(), call: None, outcome: None }
     }
 
     /// Machine, for `Debug`.
@@ -74,7 +74,7 @@ impl<Machine: LoopMachine> LoopObject<Machine> {
 
     /// Gives an answer to the machine. An answer that cannot be read counts as a failure of the call, and is an error of the caller, too.
     pub(crate) fn handle_answer(&mut self, answer: &AnswerParts<'_>, now_us: u64) -> Result<i32, i32> {
-        let rpc = self.known_calls.rpc(answer.id.0).ok_or(FT_ERROR_UNKNOWN_CALL)?;
+        let rpc = self.rpc_by_call_id.rpc(answer.id.0).ok_or(FT_ERROR_UNKNOWN_CALL)?;
         let result = answer.result(|body| Machine::decode(rpc, body))?;
         let is_unreadable = answer.status == 0 && result.is_err();
         self.handle(Machine::answer_event(answer.id, result), now_us)?;
@@ -87,7 +87,7 @@ impl<Machine: LoopMachine> LoopObject<Machine> {
         if self.call.is_none()
             && let Some((id, rpc, body)) = self.run(Machine::poll_call)?
         {
-            self.known_calls.insert(id.0, rpc);
+            self.rpc_by_call_id.insert(id.0, rpc);
             self.call = Some(PendingCall { id, path: Machine::path(rpc), body });
         }
         Ok(self.call.as_ref())

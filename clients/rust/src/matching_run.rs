@@ -199,15 +199,15 @@ impl MatchingRun {
                 event = self.next_event(starts_at) => event,
                 (reservation_id, is_connected) = when_some(&mut connecting) => {
                     connecting = None;
-                    RunEvent::of_connect(reservation_id, is_connected)
+                    RunInput::of_connect(reservation_id, is_connected)
                 }
                 received = datagrams::receive(socket, &mut buffer) => match received {
-                    Some((packet, from)) if is_probe(packet) => RunEvent::Datagram { from, packet: packet.to_vec() },
+                    Some((packet, from)) if is_probe(packet) => RunInput::Datagram { from, packet: packet.to_vec() },
                     Some((packet, from)) => {
                         game.receive_datagram(packet, from);
                         continue;
                     }
-                    None => RunEvent::Loop(Event::Timeout),
+                    None => RunInput::Loop(Event::Timeout),
                 },
             };
             self.handle_event(event);
@@ -241,28 +241,28 @@ impl MatchingRun {
     }
 
     /// Waits for an answer, an event of the game, or a timeout.
-    async fn next_event(&mut self, starts_at: Option<MonotonicTime>) -> RunEvent {
+    async fn next_event(&mut self, starts_at: Option<MonotonicTime>) -> RunInput {
         tokio::select! {
-            Some(Ok((id, result))) = self.calls.join_next() => RunEvent::Loop(Event::Answer { id, result }),
-            Some(event) = self.events.recv() => RunEvent::Loop(event),
+            Some(Ok((id, result))) = self.calls.join_next() => RunInput::Loop(Event::Answer { id, result }),
+            Some(event) = self.events.recv() => RunInput::Loop(event),
             event = async {
                 match &mut self.beacons {
                     Some(beacons) => beacons.next_event().await,
                     None => std::future::pending().await,
                 }
-            } => RunEvent::Beacons(event),
-            () = self.clock.sleep_until(self.matching.poll_timeout()) => RunEvent::Loop(Event::Timeout),
-            () = self.clock.sleep_until(starts_at) => RunEvent::Loop(Event::Timeout),
+            } => RunInput::Beacons(event),
+            () = self.clock.sleep_until(self.matching.poll_timeout()) => RunInput::Loop(Event::Timeout),
+            () = self.clock.sleep_until(starts_at) => RunInput::Loop(Event::Timeout),
         }
     }
 
-    fn handle_event(&mut self, event: RunEvent) {
+    fn handle_event(&mut self, event: RunInput) {
         let now = self.clock.now();
         match (event, &mut self.beacons) {
-            (RunEvent::Loop(event), _) => self.matching.handle(event, now),
-            (RunEvent::Beacons(event), Some(beacons)) => beacons.handle(event),
-            (RunEvent::Beacons(_), None) => {}
-            (RunEvent::Datagram { from, packet }, beacons) => {
+            (RunInput::Loop(event), _) => self.matching.handle(event, now),
+            (RunInput::Beacons(event), Some(beacons)) => beacons.handle(event),
+            (RunInput::Beacons(_), None) => {}
+            (RunInput::Datagram { from, packet }, beacons) => {
                 if let Some(beacons) = beacons {
                     beacons.handle(BeaconsEvent::Datagram { from, packet: packet.clone() });
                 }
@@ -273,13 +273,13 @@ impl MatchingRun {
 }
 
 /// Event of the loop, of its measurement of beacons, or a datagram that may be for either.
-enum RunEvent {
+enum RunInput {
     Loop(Event),
     Beacons(BeaconsEvent),
     Datagram { from: SocketAddr, packet: Vec<u8> },
 }
 
-impl RunEvent {
+impl RunInput {
     /// The game has connected, or could not.
     fn of_connect(reservation_id: String, is_connected: bool) -> Self {
         Self::Loop(if is_connected {

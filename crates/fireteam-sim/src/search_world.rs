@@ -41,7 +41,7 @@ pub struct SearchWorld<'a> {
     now_us: u64,
     /// Events by time, then by the order of scheduling.
     events: BTreeMap<(u64, u64), SearchEvent>,
-    event_count: u64,
+    last_event_serial: u64,
     sessions: Vec<SearchedSession>,
     /// Searches that have begun and not ended, by number.
     searchers: BTreeMap<usize, Searcher>,
@@ -84,7 +84,7 @@ impl<'a> SearchWorld<'a> {
             seed,
             now_us: 0,
             events: BTreeMap::new(),
-            event_count: 0,
+            last_event_serial: 0,
             sessions: sessions.collect(),
             searchers: BTreeMap::new(),
             reservations: BTreeMap::new(),
@@ -120,8 +120,8 @@ impl<'a> SearchWorld<'a> {
     }
 
     fn schedule(&mut self, at_us: u64, event: SearchEvent) {
-        self.event_count += 1;
-        self.events.insert((at_us, self.event_count), event);
+        self.last_event_serial += 1;
+        self.events.insert((at_us, self.last_event_serial), event);
     }
 
     /// Gives a loop an event, and carries out all that it asks for.

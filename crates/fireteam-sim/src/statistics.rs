@@ -179,9 +179,9 @@ impl SimStatistics {
         let [out_of_looks, fell_back, narrowed] = tally.degraded_pass_counts;
         Self {
             worlds: tally.world_count,
-            players: tally.population_counts[0],
-            parties: tally.population_counts[1],
-            newcomers: tally.population_counts[2],
+            players: tally.account_party_newcomer_counts[0],
+            parties: tally.account_party_newcomer_counts[1],
+            newcomers: tally.account_party_newcomer_counts[2],
             tickets: TicketStatistics {
                 entered: tally.entered_counts[0],
                 players: tally.entered_counts[1],
@@ -217,7 +217,7 @@ impl SimStatistics {
             },
             outlier: tally.outlier.as_ref().map(|outlier| OutlierStatistics {
                 waits_s: Percentiles::from_values(outlier.matched_waits_ms.iter().copied().map(ms_to_seconds)),
-                gave_up: outlier.gave_up_count,
+                gave_up: outlier.gave_up_tickets,
                 chance_percent: Percentiles::from_values(
                     outlier.win_probabilities.iter().map(|probability| probability * 100.0),
                 ),

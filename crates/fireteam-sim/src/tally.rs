@@ -16,7 +16,7 @@ pub struct SimTally {
     /// Number of worlds.
     pub world_count: u32,
     /// Number of accounts, of parties, and of players never rated before.
-    pub population_counts: [u64; 3],
+    pub account_party_newcomer_counts: [u64; 3],
     /// Number of tickets that entered, and of their players.
     pub entered_counts: [u64; 2],
     /// Tickets that waited until their match started.
@@ -85,7 +85,7 @@ pub struct OutlierPartyTally {
     /// Waits that ended in a match, milliseconds.
     pub matched_waits_ms: Vec<u32>,
     /// Number of tickets that gave up.
-    pub gave_up_count: u64,
+    pub gave_up_tickets: u64,
     /// Predicted win probabilities of its team.
     pub win_probabilities: Vec<f64>,
 }
@@ -94,7 +94,7 @@ impl SimTally {
     /// Adds the tally of another world of the same scenario.
     pub fn merge(&mut self, other: Self) {
         self.world_count += other.world_count;
-        add_elementwise(&mut self.population_counts, other.population_counts);
+        add_elementwise(&mut self.account_party_newcomer_counts, other.account_party_newcomer_counts);
         add_elementwise(&mut self.entered_counts, other.entered_counts);
         self.matched_waits.extend(other.matched_waits);
         self.abandoned_waits_ms.extend(other.abandoned_waits_ms);
@@ -127,7 +127,7 @@ impl SimTally {
         if let Some(other) = other.outlier {
             let outlier = self.outlier.get_or_insert_default();
             outlier.matched_waits_ms.extend(other.matched_waits_ms);
-            outlier.gave_up_count += other.gave_up_count;
+            outlier.gave_up_tickets += other.gave_up_tickets;
             outlier.win_probabilities.extend(other.win_probabilities);
         }
         for (source, searches) in other.searches {

@@ -148,7 +148,12 @@ impl<'a> SimWorld<'a> {
             ticket_count: 0,
             proposal_count: 0,
             runner_state: SimRunnerState::default(),
-            tally: SimTally { world_count: 1, population_counts, outlier, ..SimTally::default() },
+            tally: SimTally {
+                world_count: 1,
+                account_party_newcomer_counts: population_counts,
+                outlier,
+                ..SimTally::default()
+            },
         };
         world.init_leaderboard();
         world.schedule_first_play_sessions();

@@ -88,7 +88,7 @@ impl RequestReader {
 /// Converts the answer to the heartbeat of a host.
 pub(crate) fn host_heartbeat_response(answer: HostHeartbeatAnswer) -> pb::QueueHostHeartbeatResponse {
     pb::QueueHostHeartbeatResponse {
-        matches: answer.matches.iter().map(hosted_match).collect(),
+        matches: answer.matches.iter().map(hosted_match_response).collect(),
         hosted_match_ids: answer.hosted_match_ids.iter().map(ToString::to_string).collect(),
         next_beat_in_ms: answer.next_beat_in_ms,
     }
@@ -99,7 +99,7 @@ pub(crate) fn start_match_response(answer: &StartMatchAnswer) -> pb::StartMatchR
     let (ticket_id, ticket_token) =
         answer.own_ticket.clone().map_or_else(Default::default, |(id, token)| (id.to_string(), token));
     pb::StartMatchResponse {
-        r#match: Some(hosted_match(&answer.hosted)),
+        r#match: Some(hosted_match_response(&answer.hosted)),
         unavailable_reservation_ids: answer.unavailable.iter().map(ToString::to_string).collect(),
         ticket_id,
         ticket_token,
@@ -108,7 +108,7 @@ pub(crate) fn start_match_response(answer: &StartMatchAnswer) -> pb::StartMatchR
 }
 
 /// Converts a match as its host sees it.
-pub(crate) fn hosted_match(hosted: &HostedMatch) -> pb::HostedMatch {
+pub(crate) fn hosted_match_response(hosted: &HostedMatch) -> pb::HostedMatch {
     let state = match hosted.state {
         HostedMatchState::AwaitingHostConfirmation(_) => pb::HostedMatchState::Confirming,
         HostedMatchState::Playing => pb::HostedMatchState::Playing,

@@ -55,7 +55,7 @@ impl RequestReader {
             search_token,
             phase,
             session: session::required_session(wire.session_composition, caller.program_kind, &mut problems),
-            measurements: latency_measurements(&wire.measurements, &mut problems),
+            candidate_findings: latency_measurements(&wire.measurements, &mut problems),
         };
         problems.into_result(report)
     }

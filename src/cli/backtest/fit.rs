@@ -62,7 +62,7 @@ pub(super) fn fit_and_replay(
 }
 
 /// Constants of a system that a fit may change. The others only place the scale.
-fn fitted_constants(system: &RatingSystem) -> &'static [&'static str] {
+fn fittable_constant_names(system: &RatingSystem) -> &'static [&'static str] {
     match system {
         RatingSystem::Elo { .. } => &["K"],
         RatingSystem::Glicko { .. } => &["Deviation", "MinDeviation", "C"],
@@ -78,7 +78,7 @@ fn fit_constants(spec: RatingSpec, matches: &[ReplayMatch]) -> Result<RatingSpec
     let mut replays = 1;
     loop {
         let before = lowest;
-        for name in fitted_constants(&spec.system) {
+        for name in fittable_constant_names(&spec.system) {
             for factor in STEP_FACTORS {
                 let Some(changed) = with_factor(fitted, name, factor) else { continue };
                 if replays == REPLAYS_MAX {
@@ -123,7 +123,7 @@ fn replay_all(spec: RatingSpec, matches: &[ReplayMatch]) -> Result<RatingReplay,
 
 /// `Beta="6.25" Tau="0.0833333"`.
 fn format_attributes(spec: &RatingSpec) -> String {
-    let fitted = fitted_constants(&spec.system);
+    let fitted = fittable_constant_names(&spec.system);
     let constants = spec.system.constants().into_iter().filter(|(name, _)| fitted.contains(name));
     constants.map(|(name, value)| format!("{name}=\"{value}\"")).collect::<Vec<_>>().join(" ")
 }

@@ -38,8 +38,8 @@ struct LeaderboardRow {
     score: f64,
     rating: f64,
     deviation: f64,
-    low: f64,
-    high: f64,
+    interval_95_low: f64,
+    interval_95_high: f64,
     matches: u32,
     provisional: bool,
 }
@@ -80,8 +80,8 @@ pub(super) fn build_report(
             score: rating_spec.conservative_rating(skill.estimate),
             rating: skill.estimate.rating,
             deviation: skill.estimate.deviation,
-            low,
-            high,
+            interval_95_low: low,
+            interval_95_high: high,
             matches: skill.match_count,
             provisional: rating_spec.is_provisional(&skill),
         }
@@ -147,8 +147,17 @@ impl BacktestReport {
             "\n{:>5} {score:>10}{rating:>10}{deviation:>10}{low:>10}{high:>10}{matches:>9}  player",
             "place"
         )?;
-        for LeaderboardRow { place, player, score, rating, deviation, low, high, matches, provisional } in
-            &self.leaderboard
+        for LeaderboardRow {
+            place,
+            player,
+            score,
+            rating,
+            deviation,
+            interval_95_low: low,
+            interval_95_high: high,
+            matches,
+            provisional,
+        } in &self.leaderboard
         {
             let note = if *provisional { " (provisional)" } else { "" };
             writeln!(

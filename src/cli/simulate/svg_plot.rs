@@ -34,7 +34,7 @@ const SERIES_COLORS: [RGBColor; 7] = [
     RGBColor(100, 100, 100),
 ];
 
-const PLOT_SIZE_PX: (u32, u32) = (640, 360);
+const SVG_IMAGE_SIZE_PX: (u32, u32) = (640, 360);
 
 const LABEL_FONT: (&str, u32) = ("sans-serif", 15);
 
@@ -51,7 +51,7 @@ pub fn line_plot(title: &str, (x, y): (&str, &str), series: &[Series]) -> anyhow
     let mut svg = String::new();
     {
         let failed = |error| anyhow!("draw {title}: {error}");
-        let area = SVGBackend::with_string(&mut svg, PLOT_SIZE_PX).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, SVG_IMAGE_SIZE_PX).into_drawing_area();
         area.fill(&WHITE).map_err(|error| failed(error.to_string()))?;
         let mut chart = ChartBuilder::on(&area)
             .caption(title, ("sans-serif", 20))

@@ -1,7 +1,7 @@
 //! Validation of the settings of the server's own beacon.
 
 use crate::config::beacon::{
-    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon, check_beacon_region,
+    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon, check_region_syntax,
     parse_announce_address,
 };
 use crate::config::raw::RawSettings;
@@ -25,7 +25,7 @@ impl ConfigErrors {
             id => Ok(id),
         });
         let id = self.require_for_beacon("beacon_id", id, "give it a number of its own with --beacon-id");
-        let region = Some(settings.beacon_region.as_deref().map_or(Ok(String::new()), check_beacon_region));
+        let region = Some(settings.beacon_region.as_deref().map_or(Ok(String::new()), check_region_syntax));
         let region = self.require_for_beacon("beacon_region", region, "");
         let place = settings.beacon_place.as_deref().map(BeaconPlace::parse);
         let how = "give the place of the machine with --beacon-place LATITUDE/LONGITUDE";

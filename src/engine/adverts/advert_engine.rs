@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::ruleset::Ruleset;
-use crate::engine::adverts::advert_access::AdvertAccess;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::{AdvertState, EncodeStaticCandidateFieldsFn};
+use crate::engine::adverts::adverts_for_queues::AdvertsForQueues;
 use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
 use crate::engine::adverts::feed_reader::follow_advert_feed;
 use crate::engine::adverts::replication_state::{LastLocalBatchByAdvert, ReplicationState};
@@ -66,8 +66,8 @@ impl AdvertEngine {
     }
 
     /// Access of the queues to advertisements.
-    pub(crate) fn advert_access(&self) -> AdvertAccess {
-        AdvertAccess::new(Arc::clone(&self.state), self.writer.clone())
+    pub(crate) fn adverts_for_queues(&self) -> AdvertsForQueues {
+        AdvertsForQueues::new(Arc::clone(&self.state), self.writer.clone())
     }
 
     /// Rejects further changes. Changes already submitted are committed.

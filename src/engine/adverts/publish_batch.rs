@@ -32,7 +32,7 @@ pub(crate) struct PublishBatch {
 #[derive(Debug)]
 struct ConfirmedPublication {
     publish: PublishAdvert,
-    reply: ReplySender<UpdateAdvertAnswer>,
+    reply_sender: ReplySender<UpdateAdvertAnswer>,
     in_flight: InFlightGuard,
     is_new_advert: bool,
     stored_expires_at: UnixMs,
@@ -71,7 +71,7 @@ impl PublishBatch {
                 self.set_id = Some(set_id);
                 self.publications.push(ConfirmedPublication {
                     publish,
-                    reply,
+                    reply_sender: reply,
                     in_flight,
                     is_new_advert: created,
                     stored_expires_at,
@@ -136,7 +136,8 @@ impl PublishBatch {
         }
         drop(replaced);
         for (publication, (snapshot, events)) in self.publications.drain(..).zip(applied) {
-            let ConfirmedPublication { publish, reply, in_flight, is_new_advert: created, .. } = publication;
+            let ConfirmedPublication { publish, reply_sender: reply, in_flight, is_new_advert: created, .. } =
+                publication;
             state.publish_reservation_events(publish.advertisement.id, events, now);
             let answer = snapshot.into_answer_with_ruleset(
                 &state.common,

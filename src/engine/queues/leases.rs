@@ -39,7 +39,7 @@ const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Interval at which servers that share a store report that they live, and read the reports of the others. Deadlines that pass
 /// wait for two of them at most.
-const OUTAGE_SYNC_INTERVAL: Duration = Duration::from_secs(1);
+const LIVENESS_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rounds of `CLEAN_UP_INTERVAL` between purges of ended tickets and matches.
 const ROUNDS_PER_PURGE: u32 = 5;
@@ -88,7 +88,7 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
             rounds = rounds.wrapping_add(1);
             purge_and_update_metrics(&leases.shared, rounds).await;
         }
-        let sync_interval = if leases.shared.has_replicas { OUTAGE_SYNC_INTERVAL } else { CLEAN_UP_INTERVAL };
+        let sync_interval = if leases.shared.has_replicas { LIVENESS_SYNC_INTERVAL } else { CLEAN_UP_INTERVAL };
         if synced_at.is_none_or(|at| at + sync_interval <= Instant::now()) {
             synced_at = Some(Instant::now());
             sync_outages(&leases.shared).await;

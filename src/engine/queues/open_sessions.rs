@@ -15,7 +15,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::{QualitySpec, QueueSpec};
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_access::BackfillSession;
+use crate::engine::adverts::adverts_for_queues::BackfillSession;
 use crate::engine::party_values::PartyValueReader;
 use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::shared_state::SharedState;

@@ -33,7 +33,7 @@ use crate::domain::id::TicketId;
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::ruleset::teams::HOST_CONFIRM_WITHOUT_STREAM_MS_MIN;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_access::AdvertAccess;
+use crate::engine::adverts::adverts_for_queues::AdvertsForQueues;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
@@ -65,7 +65,7 @@ impl QueueEngine {
     /// Loads the store's data and starts the tasks.
     pub(crate) async fn start(
         common: Arc<Common>,
-        adverts: AdvertAccess,
+        adverts: AdvertsForQueues,
         shutdown: &CancellationToken,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (queue_writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);

@@ -204,7 +204,7 @@ impl QueueRunner {
             let Some(index) = cache.queue_index(self.queue_key) else { return };
             let matches = index.live_matches().filter_map(|id| cache.match_by_id(id));
             let is_unavailable = |found: &&Arc<Match>| {
-                common.ruleset_of_match(found.set_id, found.ruleset_hash) == MatchRulesetLookup::Unavailable
+                common.ruleset_of_match(found.set_id, found.ruleset_hash) == MatchRulesetLookup::Unrecoverable
             };
             matches.filter(is_unavailable).take(DUE_PER_ROUND_MAX).map(|found| found.id).collect()
         };
@@ -302,7 +302,7 @@ impl QueueRunner {
         let ruleset = match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => ruleset,
             // Found, or cancelled, in a later round.
-            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => return,
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unrecoverable => return,
         };
         if is_placed_only_by_allocators(&match_, &ruleset) {
             return self.shared.placement_problems.lock().record(id, PlacementProblem::NoServer);

@@ -26,7 +26,7 @@ use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::teams::HOST_CONFIRM_WITHOUT_STREAM_MS_MIN;
-use crate::engine::adverts::advert_access::AdvertAccess;
+use crate::engine::adverts::adverts_for_queues::AdvertsForQueues;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::open_silos::SiloUse;
@@ -52,7 +52,7 @@ pub(crate) const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct SharedState {
     pub(crate) common: Arc<Common>,
     /// Advertisements: game servers and sessions to backfill.
-    pub(crate) adverts: AdvertAccess,
+    pub(crate) adverts: AdvertsForQueues,
     pub(crate) cache: RwLock<TicketMatchCache>,
     pub(crate) wait_estimator: Mutex<WaitEstimator>,
     /// Ratings; the same as in `common`.
@@ -118,7 +118,7 @@ fn readable_row<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, Eng
 impl SharedState {
     pub(crate) fn new(
         common: Arc<Common>,
-        adverts: AdvertAccess,
+        adverts: AdvertsForQueues,
         queue_writer: mpsc::Sender<QueueWriterCommand>,
         has_replicas: bool,
     ) -> Self {

@@ -164,7 +164,7 @@ impl QueueWriter {
             return;
         }
         let Match { id, set_id, ruleset_hash, .. } = *ended;
-        if self.state.common.ruleset_of_match(set_id, ruleset_hash) == MatchRulesetLookup::Unavailable {
+        if self.state.common.ruleset_of_match(set_id, ruleset_hash) == MatchRulesetLookup::Unrecoverable {
             let hash = ruleset_hash.0;
             tracing::error!(match_id = %id, %set_id, hash, "match cancelled, its ruleset is unavailable");
         }
@@ -185,7 +185,7 @@ struct QueueBatch {
     writes: Vec<QueueWrite>,
     waiters: Vec<CommitWaiter>,
     /// Matches as they will be after the earlier writes of this batch.
-    uncommitted_matches: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
+    pending_match_states: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
     /// Events without effect on an uncommitted match. Evaluated again after the commit.
     deferred_events: Vec<PendingEvent>,
 }
@@ -193,7 +193,7 @@ struct QueueBatch {
 impl QueueBatch {
     fn add_write(&mut self, write: QueueWrite, waiter: CommitWaiter) {
         if let QueueWrite::ProposeMatch { proposed, .. } = &write {
-            self.uncommitted_matches.insert(proposed.id, Arc::clone(proposed));
+            self.pending_match_states.insert(proposed.id, Arc::clone(proposed));
         }
         self.writes.push(write);
         self.waiters.push(waiter);
@@ -202,7 +202,7 @@ impl QueueBatch {
     /// Adds the transition that an event causes. An event without effect on a committed match is answered at once.
     fn add_match_event(&mut self, shared: &SharedState, pending: PendingEvent) {
         let now = shared.common.clock.now();
-        let uncommitted = self.uncommitted_matches.get(&pending.match_id).cloned();
+        let uncommitted = self.pending_match_states.get(&pending.match_id).cloned();
         let is_durable = uncommitted.is_none();
         let Some(match_) = uncommitted.or_else(|| shared.cache.read().match_by_id(pending.match_id).cloned()) else {
             send_reply(pending.reply, Err(EngineError::MatchNotFound));
@@ -214,7 +214,7 @@ impl QueueBatch {
                 send_reply(pending.reply, Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }));
                 return;
             }
-            MatchRulesetLookup::Unavailable => None,
+            MatchRulesetLookup::Unrecoverable => None,
         };
         // Without its ruleset a match cannot continue: any event cancels it.
         let (rules, event) = match &ruleset {
@@ -241,7 +241,7 @@ impl QueueBatch {
             }
             return;
         };
-        self.uncommitted_matches.insert(next_match.id, Arc::clone(&next_match));
+        self.pending_match_states.insert(next_match.id, Arc::clone(&next_match));
         self.add_write(
             write,
             CommitWaiter::MatchEvent(pending, EventOutcome { result, match_after: next_match }, effects),

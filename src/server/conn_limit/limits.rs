@@ -8,7 +8,7 @@ use crate::server::token_bucket::Rate;
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
     /// Connections of untrusted peers in total.
-    pub total: usize,
+    pub untrusted_total: usize,
     /// Connections of trusted peers in total.
     pub trusted_total: usize,
     /// Connections per client prefix; also the burst of new connections after a pause.

@@ -7,7 +7,7 @@ use crate::server::token_bucket::Rate;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LIMITS: ConnectionLimits = ConnectionLimits {
-    total: 9,
+    untrusted_total: 9,
     trusted_total: 9,
     per_prefix: 3,
     per_site: 1_000,
@@ -48,7 +48,7 @@ fn identify(permit: &ConnectionPermit) {
 /// their own.
 #[test]
 fn connection_limit_per_prefix_leaves_room_for_other_prefixes() {
-    let (limiter, mut now) = limiter(ConnectionLimits { total: 4, per_prefix: 2, ..LIMITS });
+    let (limiter, mut now) = limiter(ConnectionLimits { untrusted_total: 4, per_prefix: 2, ..LIMITS });
     let mut acquire = |text: &str| {
         now += 10 * SECOND;
         acquire(&limiter, text, now).inspect(identify)
@@ -77,7 +77,7 @@ fn connection_limit_per_prefix_leaves_room_for_other_prefixes() {
 /// an identity are kept.
 #[test]
 fn full_limiter_closes_the_oldest_connection_without_an_identity() {
-    let (limiter, now) = limiter(ConnectionLimits { total: 4, ..LIMITS });
+    let (limiter, now) = limiter(ConnectionLimits { untrusted_total: 4, ..LIMITS });
     let permits: Vec<_> = (1..=4).map(|host| acquire(&limiter, &format!("203.0.{host}.1"), now).unwrap()).collect();
     identify(&permits[0]);
     let newcomer = acquire(&limiter, "198.51.100.1", now).unwrap();
@@ -96,7 +96,7 @@ fn full_limiter_closes_the_oldest_connection_without_an_identity() {
 /// stay.
 #[test]
 fn crowded_limiter_closes_old_connections_without_an_identity() {
-    let (limiter, start) = limiter(ConnectionLimits { total: 10, ..LIMITS });
+    let (limiter, start) = limiter(ConnectionLimits { untrusted_total: 10, ..LIMITS });
     let open = |host: u32, at| acquire(&limiter, &format!("203.0.{host}.1"), at).unwrap();
     let mut permits: Vec<_> = (0..7).map(|host| open(host, start)).collect();
     assert_eq!(limiter.shed_unidentified_connections(start + 60 * SECOND), None, "7 of 10 places");
@@ -115,7 +115,7 @@ fn crowded_limiter_closes_old_connections_without_an_identity() {
 /// rate.
 #[test]
 fn networks_are_limited_together() {
-    let small = ConnectionLimits { total: 100, per_site: 4, per_network: 6, ..LIMITS };
+    let small = ConnectionLimits { untrusted_total: 100, per_site: 4, per_network: 6, ..LIMITS };
     let check = |addresses: &dyn Fn(u32) -> String, open: usize| {
         let (limiter, start) = limiter(small);
         let mut permits = Vec::new();
@@ -142,7 +142,7 @@ fn networks_are_limited_together() {
 #[test]
 fn flood_of_65_536_ipv6_networks_leaves_places_to_others() {
     let limits = ConnectionLimits {
-        total: 10_000,
+        untrusted_total: 10_000,
         per_prefix: 64,
         per_site: 256,
         per_network: 2_048,

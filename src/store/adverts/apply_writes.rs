@@ -375,7 +375,7 @@ impl AdvertRows {
                 reservations.push(reservation.clone());
             }
         }
-        WriteOutcome::UserErased { was_in_advertisement, reservations }
+        WriteOutcome::EraseUserApplied { was_in_advertisement, reservations }
     }
 
     /// Ends a reservation unless it has ended, and returns its advertisement.

@@ -96,7 +96,7 @@ pub enum QueueOutcome {
     /// `ImportRatings` was applied.
     RatingsImported,
     /// `RecordResult` was applied, now or earlier.
-    ResultRecorded {
+    ResultOnRecord {
         /// Result as stored.
         result: Arc<MatchResult>,
         /// Whether an earlier call recorded the result; then the lists are empty.

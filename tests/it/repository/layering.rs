@@ -228,7 +228,7 @@ const ENGINE_PARTS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules of `adverts` that the queues may name.
-const ADVERTS_OF_QUEUES: &[&str] = &["adverts::advert_access::", "adverts::writer_command::ReserveSeats"];
+const ADVERTS_OF_QUEUES: &[&str] = &["adverts::adverts_for_queues::", "adverts::writer_command::ReserveSeats"];
 
 #[test]
 fn halves_of_the_engine_are_separate() {
@@ -246,7 +246,7 @@ fn crossing_between_halves_of_the_engine_is_noticed() {
         ("src/engine/adverts/search.rs", "use crate::engine::queues::leases::X;\nuse crate::engine::common::Common;\n"),
         (
             "src/engine/queues/leases.rs",
-            "use crate::engine::adverts::advert_access::AdvertAccess;\nfn of(set: crate::engine::adverts::advert_set::Set) {}\n",
+            "use crate::engine::adverts::adverts_for_queues::AdvertsForQueues;\nfn of(set: crate::engine::adverts::advert_set::Set) {}\n",
         ),
     ]);
     source_tree::assert_exact_violations(

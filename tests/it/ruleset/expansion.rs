@@ -52,7 +52,7 @@ const INSTANTS: [(u64, f64, f64); 22] = [
 ];
 
 fn expansions(text: &str) -> Vec<Expansion> {
-    rules::parse_standalone_expansions("thesis.xml", text).expect("a valid fragment").expansions.into_vec()
+    rules::parse_expansion_fragment("thesis.xml", text).expect("a valid fragment").expansions.into_vec()
 }
 
 /// S1-34, S1-35, B-10: the fragment is accepted, and each instant has the expected limit.

@@ -6,7 +6,7 @@ use fireteam::rules::FileDiagnostic;
 use crate::support::hostile_documents::hostile_documents;
 
 fn read(bytes: &[u8]) -> Result<(), Vec<FileDiagnostic>> {
-    rules::decode_ruleset_text("hostile.xml", bytes)
+    rules::ruleset_text_from_bytes("hostile.xml", bytes)
         .and_then(|text| rules::parse_ruleset("hostile.xml", text).map(|_| ()))
 }
 

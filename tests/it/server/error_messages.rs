@@ -40,7 +40,7 @@ async fn listen_address_may_be_a_host_name() {
     let server = ServerProcess::start_without_ports(folder.path(), &names);
     for address in [server.address, server.operator_address] {
         assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
-        assert!(fireteam::server::run::is_serving(address, None).await.unwrap());
+        assert!(fireteam::server::run::check_remote_health(address, None).await.unwrap());
         let health = ["health", "--address", &format!("localhost:{}", address.port())];
         assert!(fireteam_command(folder.path(), &health).status().unwrap().success());
     }

@@ -26,7 +26,7 @@ async fn startup_is_refused_while_another_server_uses_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let first = ServerProcess::start(folder.path(), &[]);
     assert_startup_refused(folder.path(), &["fireteam.db", "in use by another server"]);
-    assert!(fireteam::server::run::is_serving(first.address, None).await.unwrap());
+    assert!(fireteam::server::run::check_remote_health(first.address, None).await.unwrap());
     first.kill();
     ServerProcess::start(folder.path(), &[]).kill();
 }

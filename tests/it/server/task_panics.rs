@@ -134,7 +134,7 @@ async fn task_failure_makes_the_server_unhealthy() {
     }
     let address = server.app.server.address;
     wait_until("NOT_SERVING", async || {
-        !fireteam::server::run::is_serving(address, None).await.expect("the port is open")
+        !fireteam::server::run::check_remote_health(address, None).await.expect("the port is open")
     })
     .await;
 }

@@ -319,7 +319,7 @@ async fn check_create_digests(store: &dyn Store) {
     assert_eq!(commit_one(store, create(ad(1, 4, 170, "first"), 1, 300, 170)).await, reused);
     let user = ad(1, 4, 0, "").session.players[0].user;
     let erase = AdvertWrite::EraseUser { advertisement_id: ad_id(1), user, seed: [7; 16], purge_at: UnixMs(500) };
-    let erased = WriteOutcome::UserErased { was_in_advertisement: true, reservations: vec![] };
+    let erased = WriteOutcome::EraseUserApplied { was_in_advertisement: true, reservations: vec![] };
     assert_eq!(commit_one(store, erase).await, erased);
     assert_eq!(
         commit_one(store, create(ad(1, 4, 180, "another"), 2, 300, 180)).await,

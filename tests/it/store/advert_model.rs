@@ -216,7 +216,7 @@ impl Model {
                 ad.advertisement = published.into();
                 let all = ad.reservations.iter_mut();
                 let erased = all.filter_map(|held| erase(held, user, &seed, purge_at).then(|| held.clone()));
-                WriteOutcome::UserErased { was_in_advertisement, reservations: erased.collect() }
+                WriteOutcome::EraseUserApplied { was_in_advertisement, reservations: erased.collect() }
             }
         }
     }

@@ -118,14 +118,14 @@ async fn check_result_is_recorded_once(store: &dyn Store) {
 
     let both = [result(1, [1, 2], [1, 2]), result(1, [1, 2], [1, 2]), result(1, [1, 2], [2, 1])];
     let [first, again, other] = <[Out; 3]>::try_from(store.commit_queues(&both).await.unwrap()).unwrap();
-    let Out::ResultRecorded { result, is_repeated_report: false, tickets, ratings } = first else {
+    let Out::ResultOnRecord { result, is_repeated_report: false, tickets, ratings } = first else {
         panic!("{first:?}")
     };
     assert_eq!((tickets.len(), ratings.len()), (2, 2));
     assert!(
         tickets.iter().all(|it| matches!(it.state, TicketState::Ended { end_reason: TicketEndReason::Played, .. }))
     );
-    assert!(matches!(again, Out::ResultRecorded { is_repeated_report: true, .. }), "{again:?}");
+    assert!(matches!(again, Out::ResultOnRecord { is_repeated_report: true, .. }), "{again:?}");
     assert_eq!(other, Out::ConflictingResult(Arc::clone(&result)));
     assert_eq!(rating_rows(store).await, [(user(1), 1508.0, 1, 1), (user(2), 1492.0, 1, -1)]);
     assert_eq!(store.read_match_result(match_id(1)).await.unwrap().as_ref(), Some(&result));
@@ -334,9 +334,9 @@ async fn postgres_records_a_match_result_once_over_replicas() {
         here.commit_queues(&start_match(n, [1, 2])).await.unwrap();
         let outcomes = at_once(result(n, [1, 2], [1, 2]), result(n, [1, 2], [1, 2])).await;
         let made =
-            outcomes.iter().filter(|it| matches!(it, Out::ResultRecorded { is_repeated_report: false, .. })).count();
+            outcomes.iter().filter(|it| matches!(it, Out::ResultOnRecord { is_repeated_report: false, .. })).count();
         let replayed =
-            outcomes.iter().filter(|it| matches!(it, Out::ResultRecorded { is_repeated_report: true, .. })).count();
+            outcomes.iter().filter(|it| matches!(it, Out::ResultOnRecord { is_repeated_report: true, .. })).count();
         assert_eq!((made, replayed), (1, 1), "{outcomes:?}");
     }
     assert_eq!(rating_rows(&*there).await.iter().map(|row| row.2).collect::<Vec<_>>(), [20, 20]);
@@ -358,7 +358,7 @@ async fn postgres_records_a_match_result_once_over_replicas() {
         }
         let outcomes = at_once(late(n, [1, third]), late(n + 100, [1, fourth])).await;
         assert!(
-            outcomes.iter().all(|it| matches!(it, Out::ResultRecorded { is_repeated_report: false, .. })),
+            outcomes.iter().all(|it| matches!(it, Out::ResultOnRecord { is_repeated_report: false, .. })),
             "{outcomes:?}"
         );
     }

@@ -220,7 +220,7 @@ impl Model {
                 if let Some(known) = self.results.iter().find(|it| it.report.match_id == report.match_id) {
                     let (result, replayed) = (Arc::clone(known), true);
                     return match known.report_digest == digest {
-                        true => Out::ResultRecorded {
+                        true => Out::ResultOnRecord {
                             result,
                             is_repeated_report: replayed,
                             tickets: vec![],

@@ -299,7 +299,7 @@ impl MatchmakingEngine for ScriptedEngine {
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<LatencyReportSummary, EngineError> {
         self.record(caller, &report);
-        for &(id, finding) in &report.measurements {
+        for &(id, finding) in &report.candidate_findings {
             let encoded = encode_static_candidate_fields(&Advertisement { id, ..scripted_advertisement(1) });
             let round_trip = match finding {
                 Some(ReportedFinding::Answered(statistics)) => Some(RoundTripWithSource::Measured(statistics.p50_ms)),

@@ -70,7 +70,7 @@ enum State {
 #[derive(Debug)]
 enum Watch {
     /// None is open.
-    Closed,
+    NotNeeded,
     /// The caller is to open one, in the place of an earlier one.
     Wanted,
     /// Open. `until`: silent for too long then.
@@ -102,7 +102,7 @@ impl Queueing {
             outcomes: VecDeque::new(),
             rng,
             state: State::Idle,
-            watch: Watch::Closed,
+            watch: Watch::NotNeeded,
             now: MonotonicTime::default(),
             heard_at: MonotonicTime::default(),
             status: None,
@@ -206,7 +206,7 @@ impl Queueing {
         };
         let watch_at = match self.watch {
             Watch::Open { until } | Watch::Backoff { until } => Some(until),
-            Watch::Closed | Watch::Wanted => None,
+            Watch::NotNeeded | Watch::Wanted => None,
         };
         [state_at, watch_at, self.renewal_at(), self.calls.next_timeout()].into_iter().flatten().min()
     }
@@ -462,7 +462,7 @@ impl Queueing {
 
     /// Ends when the calls underway are over: an enter whose answer says what to leave, and the leave itself.
     fn start_ending(&mut self, end: QueueEnd) {
-        self.watch = Watch::Closed;
+        self.watch = Watch::NotNeeded;
         let is_unwanted =
             |request: &QueueRequest| matches!(request, QueueRequest::Respond(_) | QueueRequest::Heartbeat(_));
         self.calls.forget_unwanted(|_, request| is_unwanted(request));

@@ -83,7 +83,7 @@ pub struct SideClaims {
     /// Whether a member can still report: one who has not left and has not reported.
     pub may_report_more: bool,
     /// Whether the side was heard since play began.
-    pub was_heard: bool,
+    pub made_contact_in_play: bool,
 }
 
 impl SideReports {
@@ -138,7 +138,7 @@ pub fn decide_reports(sides: &[SideClaims], is_window_over: bool) -> ReportDecis
     if !is_window_over {
         return ReportDecision::Wait;
     }
-    let has_unheard_side = sides.iter().any(|side| side.has_no_claims() && !side.was_heard);
+    let has_unheard_side = sides.iter().any(|side| side.has_no_claims() && !side.made_contact_in_play);
     if has_unheard_side && favours_reporter(sides, ranks) {
         ReportDecision::Held(ranks.to_vec())
     } else {

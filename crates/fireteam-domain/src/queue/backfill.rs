@@ -296,7 +296,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         if let Some(window) = &queue.window {
             let bucket = window::bucket_of(window, rating);
             let party_side =
-                BucketRange { bucket, center: bucket, range: window::range_at(window, rating, since, now) };
+                BucketRange { own_bucket: bucket, center: bucket, range: window::range_at(window, rating, since, now) };
             window::windows_satisfy_pair_rule(window, ticket.bucket_range(), party_side)
                 .then_some(())
                 .ok_or(Refusal::RatingWindow)?;

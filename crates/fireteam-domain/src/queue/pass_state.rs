@@ -61,7 +61,7 @@ impl<'a> PassTicket<'a> {
 
     /// Window in buckets at the time of the pass.
     pub(super) fn bucket_range(&self) -> BucketRange {
-        BucketRange { bucket: self.rating_bucket, center: self.center_bucket, range: self.window_range }
+        BucketRange { own_bucket: self.rating_bucket, center: self.center_bucket, range: self.window_range }
     }
 
     pub(super) fn avoidance_side(&self) -> AvoidanceSide<'a> {

@@ -76,7 +76,7 @@ fn elapsed_steps(window: &RatingWindow, entered_at: UnixMs, now: UnixMs) -> u64 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketRange {
     /// Bucket of the ticket's own rating.
-    pub bucket: i64,
+    pub own_bucket: i64,
     /// Center of the window: its own bucket, or a lower one if the satisfaction rule applies.
     pub center: i64,
     /// Buckets to either side of the center.
@@ -86,7 +86,7 @@ pub struct BucketRange {
 impl BucketRange {
     /// Distance from its own bucket to the farther end of the window.
     pub fn max_distance(self) -> u32 {
-        let shift = u32::try_from(self.bucket.abs_diff(self.center)).unwrap_or(u32::MAX);
+        let shift = u32::try_from(self.own_bucket.abs_diff(self.center)).unwrap_or(u32::MAX);
         self.range.saturating_add(shift)
     }
 }
@@ -115,8 +115,8 @@ fn contains_with_reciprocal_share(
 pub fn windows_satisfy_pair_rule(window: &RatingWindow, one: BucketRange, other: BucketRange) -> bool {
     match window.rule {
         WindowPairRule::Contain => {
-            let here = (one.range, one.center.abs_diff(other.bucket));
-            let there = (other.range, other.center.abs_diff(one.bucket));
+            let here = (one.range, one.center.abs_diff(other.own_bucket));
+            let there = (other.range, other.center.abs_diff(one.own_bucket));
             contains_with_reciprocal_share(window, here, there) || contains_with_reciprocal_share(window, there, here)
         }
         WindowPairRule::Overlap => one.center.abs_diff(other.center) <= u64::from(one.range) + u64::from(other.range),

@@ -44,7 +44,7 @@ impl SearchWorld<'_> {
                 Ok(Answer::Release)
             }
             // A party that cannot host does not make the other calls.
-            _ => Err(failure(Code::Unimplemented, pb::ErrorReason::Unspecified)),
+            _ => Err(call_error(Code::Unimplemented, pb::ErrorReason::Unspecified)),
         }
     }
 
@@ -137,14 +137,14 @@ impl SearchWorld<'_> {
         let ranked = self.ranked(search);
         let wanted = ranked.iter().find(|ranked| self.sessions[ranked.session].id == advertisement_id);
         let Some(wanted) = wanted else {
-            return Err(failure(Code::FailedPrecondition, pb::ErrorReason::SeatsTaken));
+            return Err(call_error(Code::FailedPrecondition, pb::ErrorReason::SeatsTaken));
         };
         let (session, source) = (wanted.session, wanted.source);
         let Some(searcher) = self.searchers.get(&search) else {
-            return Err(failure(Code::NotFound, pb::ErrorReason::Unspecified));
+            return Err(call_error(Code::NotFound, pb::ErrorReason::Unspecified));
         };
         if self.source == LatencySource::Measured && self.ruleset.probing.must_measure && source != self.source {
-            return Err(failure(Code::FailedPrecondition, pb::ErrorReason::NotMeasured));
+            return Err(call_error(Code::FailedPrecondition, pb::ErrorReason::NotMeasured));
         }
         let route = |session: usize| self.map.route(searcher.city, self.sessions[session].place);
         let open = || (0..self.sessions.len()).filter(|session| self.sessions[*session].free_seats > 0);
@@ -194,6 +194,6 @@ fn search_token() -> Vec<u8> {
     b"search".to_vec()
 }
 
-fn failure(code: Code, reason: pb::ErrorReason) -> CallError {
+fn call_error(code: Code, reason: pb::ErrorReason) -> CallError {
     CallError { code, reason, retry_after_ms: None, message: String::new() }
 }

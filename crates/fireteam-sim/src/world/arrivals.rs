@@ -251,7 +251,7 @@ impl SimWorld<'_> {
         }
         if self.population.outlier_party == Some(ticket.party_index) {
             if let Some(outlier) = self.tally.outlier.as_mut() {
-                outlier.gave_up_count += 1;
+                outlier.gave_up_tickets += 1;
             }
             // The outlier enters again after a pause.
             self.schedule_reentry(ticket.party_index);

@@ -67,7 +67,8 @@ impl AdvertState {
         }
         let party = search.party_digest;
         let to_id = |handle| self.advert_id_of_handle(&ruleset, party, handle, now).unwrap_or(handle);
-        let stated: Vec<_> = report.measurements.iter().map(|&(handle, finding)| (to_id(handle), finding)).collect();
+        let stated: Vec<_> =
+            report.candidate_findings.iter().map(|&(handle, finding)| (to_id(handle), finding)).collect();
         let silo = checked.session.silo;
         let findings = self.fill_unstated_findings(&ruleset, phase, stated);
         let (answered, probed) = count_answered_and_probed(&claim.measured.probes, &findings);

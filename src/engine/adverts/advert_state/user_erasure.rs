@@ -25,7 +25,9 @@ impl AdvertState {
         now: UnixMs,
     ) -> Result<bool, EngineError> {
         let (was_in_advertisement, erased) = match outcome {
-            WriteOutcome::UserErased { was_in_advertisement, reservations } => (was_in_advertisement, reservations),
+            WriteOutcome::EraseUserApplied { was_in_advertisement, reservations } => {
+                (was_in_advertisement, reservations)
+            }
             WriteOutcome::NotFound => return Ok(false),
             other => return Err(unexpected_outcome("erase", &other)),
         };

@@ -83,7 +83,7 @@ impl QueueEngine {
                 now,
             };
             match shared.submit_write(write).await? {
-                QueueOutcome::ResultRecorded { result, is_repeated_report, .. } => {
+                QueueOutcome::ResultOnRecord { result, is_repeated_report, .. } => {
                     if !is_repeated_report {
                         shared.release_unneeded_seats(&match_, &effects);
                     }
@@ -200,7 +200,7 @@ impl QueueEngine {
     pub(super) fn rating_spec_for_match(&self, match_: &Match) -> Option<KeyedRatingSpec> {
         match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => self.shared.ratings.lock().keyed_spec_of_ruleset(&ruleset),
-            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unrecoverable => None,
         }
     }
 
@@ -209,7 +209,7 @@ impl QueueEngine {
         self.shared.wait_for_ruleset(match_.set_id, match_.ruleset_hash).await;
         match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => Ok(Some(ruleset)),
-            MatchRulesetLookup::Unavailable => Ok(None),
+            MatchRulesetLookup::Unrecoverable => Ok(None),
             MatchRulesetLookup::NotLoaded => Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }),
         }
     }

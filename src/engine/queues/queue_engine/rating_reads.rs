@@ -21,7 +21,7 @@ use crate::engine::ratings::command::{LeaderboardPage, LeaderboardQuery, Leaderb
 
 /// Use of ratings that a caller asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum RatingUse {
+enum RatingPermission {
     /// Read the ratings.
     Read,
     /// Predict a match, for which a player may also name the players of its own tickets.
@@ -42,7 +42,7 @@ impl QueueEngine {
         users: &[UserKey],
     ) -> Result<Vec<RatingView>, EngineError> {
         let rating = self.rating_spec_of_set(set_id)?;
-        self.check_readable(caller, set_id, users, RatingUse::Read).await?;
+        self.check_readable(caller, set_id, users, RatingPermission::Read).await?;
         let now = self.shared.common.clock.now();
         let mut ratings = self.shared.ratings.lock();
         Ok(users.iter().map(|user| ratings.rating_view(&rating, *user, now)).collect())
@@ -60,7 +60,7 @@ impl QueueEngine {
         }
         // Around a user, a page tells which key is that user's.
         if let LeaderboardRange::AroundUser(user, _) = query.range {
-            self.check_readable(caller, query.set_id, &[user], RatingUse::Read).await?;
+            self.check_readable(caller, query.set_id, &[user], RatingPermission::Read).await?;
         }
         Ok(self.shared.ratings.lock().leaderboard_page(&rating, query))
     }
@@ -73,7 +73,7 @@ impl QueueEngine {
         sides: &[Vec<UserKey>],
     ) -> Result<Vec<f64>, EngineError> {
         let rating = self.rating_spec_of_set(set_id)?;
-        self.check_readable(caller, set_id, &sides.concat(), RatingUse::Predict).await?;
+        self.check_readable(caller, set_id, &sides.concat(), RatingPermission::Predict).await?;
         let now = self.shared.common.clock.now();
         let skills = self.shared.ratings.lock().skills_of_sides(&rating, sides, now);
         rating.spec.win_probabilities(&skills).map_err(|error| field_error("sides", error.to_string()))
@@ -87,7 +87,7 @@ impl QueueEngine {
         user: UserKey,
     ) -> Result<Vec<RatingHistoryEntry>, EngineError> {
         let rating = self.rating_spec_of_set(set_id)?;
-        self.check_readable(caller, set_id, &[user], RatingUse::Read).await?;
+        self.check_readable(caller, set_id, &[user], RatingPermission::Read).await?;
         self.shared
             .common
             .store
@@ -109,7 +109,7 @@ impl QueueEngine {
         caller: &Caller,
         set_id: SetId,
         users: &[UserKey],
-        rating_use: RatingUse,
+        rating_use: RatingPermission,
     ) -> Result<(), EngineError> {
         let Some(subject) = caller.subject.filter(|_| !reads_all(caller)) else { return Ok(()) };
         let readable = self.shared.wait_for_cached(|cache| {
@@ -149,10 +149,10 @@ fn may_player_use_ratings(
     own_user: UserKey,
     set_id: SetId,
     users: &[UserKey],
-    rating_use: RatingUse,
+    rating_use: RatingPermission,
 ) -> bool {
     let mut others: BTreeSet<UserKey> = users.iter().copied().filter(|user| *user != own_user).collect();
-    if rating_use == RatingUse::Predict {
+    if rating_use == RatingPermission::Predict {
         for stored in cache.live_tickets_of(own_user) {
             others.retain(|user| stored.ticket.session.players.iter().all(|player| player.user != *user));
         }

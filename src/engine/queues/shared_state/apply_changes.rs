@@ -53,7 +53,7 @@ impl SharedState {
             }
             (
                 QueueWrite::RecordResult { end_transition, report, .. },
-                QueueOutcome::ResultRecorded { tickets, ratings, is_repeated_report, .. },
+                QueueOutcome::ResultOnRecord { tickets, ratings, is_repeated_report, .. },
             ) => {
                 if !is_repeated_report {
                     self.record_result_statistic(report, now);

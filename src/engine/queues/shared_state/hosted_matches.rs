@@ -47,7 +47,7 @@ impl SharedState {
         };
         let ruleset = match self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => Some(ruleset),
-            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unrecoverable => None,
         };
         let reservations = match_.session_start.as_ref().map_or(&[][..], |start| &start.reservations);
         let reservations = reservations.iter().copied().chain(std::iter::repeat(None));

@@ -79,7 +79,7 @@ impl<'a> MatchSamples<'a> {
     ) -> Self {
         let ruleset = match shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => Some(ruleset),
-            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unrecoverable => None,
         };
         let region_of_match = ruleset
             .as_ref()

@@ -124,10 +124,10 @@ impl SharedState {
         };
         match self.submit_write(write).await? {
             QueueOutcome::MatchWritten { .. } => Ok(ReportWriteOutcome::Written(next_match, None)),
-            QueueOutcome::ResultRecorded { result, is_repeated_report: false, .. } => {
+            QueueOutcome::ResultOnRecord { result, is_repeated_report: false, .. } => {
                 Ok(ReportWriteOutcome::Written(next_match, Some(result)))
             }
-            QueueOutcome::ResultRecorded { result, .. } | QueueOutcome::ConflictingResult(result) => {
+            QueueOutcome::ResultOnRecord { result, .. } | QueueOutcome::ConflictingResult(result) => {
                 Ok(ReportWriteOutcome::HasResult(result))
             }
             QueueOutcome::StaleMatchVersion(Some(current)) => Ok(ReportWriteOutcome::Stale(current)),
@@ -257,7 +257,7 @@ impl SharedState {
     fn known_ruleset_of(&self, match_: &Match) -> Option<Arc<Ruleset>> {
         match self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => Some(ruleset),
-            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unrecoverable => None,
         }
     }
 

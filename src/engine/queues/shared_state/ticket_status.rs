@@ -140,7 +140,7 @@ impl SharedState {
         let is_playing = matches!(match_.stage, MatchStage::Playing { .. });
         let ruleset = match self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => Some(ruleset),
-            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unrecoverable => None,
         };
         let roles = ruleset.as_ref().and_then(|ruleset| ruleset.teams.as_ref()).map(|teams| &teams.roles);
         let own_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == stored.ticket.id);

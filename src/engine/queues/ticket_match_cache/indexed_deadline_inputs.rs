@@ -48,7 +48,7 @@ impl IndexedDeadlineInputs {
     pub(super) fn lifecycle_rules_if_loaded(&self, match_: &Match) -> Option<LifecycleRules> {
         match self.rulesets.as_ref()?.look_up_match_ruleset(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => Some(LifecycleRules::from_ruleset(&ruleset)),
-            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unrecoverable => None,
         }
     }
 }

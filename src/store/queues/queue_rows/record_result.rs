@@ -88,7 +88,7 @@ impl QueueRows {
             same
         });
         self.results.insert(report.match_id, Arc::clone(&result));
-        QueueOutcome::ResultRecorded { result, is_repeated_report: false, tickets, ratings }
+        QueueOutcome::ResultOnRecord { result, is_repeated_report: false, tickets, ratings }
     }
 
     /// Skills of all users before and after a match.
@@ -231,7 +231,7 @@ fn has_left(found: &Match, user: UserKey) -> bool {
 
 /// Outcome for a result that is already stored.
 fn replayed_result(stored: &Arc<MatchResult>) -> QueueOutcome {
-    QueueOutcome::ResultRecorded {
+    QueueOutcome::ResultOnRecord {
         result: Arc::clone(stored),
         is_repeated_report: true,
         tickets: Vec::new(),

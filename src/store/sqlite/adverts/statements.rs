@@ -121,11 +121,11 @@ macro_rules! begin_and_read {
 }
 
 /// See the macro.
-pub(super) const BEGIN_AND_READ: &str = begin_and_read!();
+pub(super) const BEGIN_WRITE_AND_READ_ADVERTS: &str = begin_and_read!();
 
 /// The same, and the reservations that have not ended of the accounts in `$4`, a JSON array of their first owner keys,
 /// and of the parties in `$5`. `cross join` keeps the order: few keys, each with its rows.
-pub(super) const BEGIN_AND_READ_WITH_OWNED_RESERVATIONS: &str = concat!(
+pub(super) const BEGIN_WRITE_AND_READ_ADVERTS_WITH_OWNED_RESERVATIONS: &str = concat!(
     begin_and_read!(),
     "
      union all",
@@ -147,7 +147,7 @@ pub(super) const BEGIN_AND_READ_WITH_OWNED_RESERVATIONS: &str = concat!(
 );
 
 /// Advertisements of the accounts in `$1`, a JSON array of their first owner keys. One JSON array of arrays; each has the
-/// columns of `BEGIN_AND_READ` with zero as index, and then the id and the owner as hexadecimal digits.
+/// columns of `BEGIN_WRITE_AND_READ_ADVERTS` with zero as index, and then the id and the owner as hexadecimal digits.
 pub(super) const READ_OWNED_ADVERTISEMENTS: &str = "
     select json_group_array(json_array(json_array(0, a.n, a.since_ms, a.expires_ms, a.join_seats, h.expires_ms,
                                                   t.until_ms), hex(a.advertisement_id), hex(a.owner)))
@@ -320,10 +320,20 @@ mod tests {
         // Executed in sequence: the second and third statement prepare only after the ones before have run.
         let mut guard = store.connection_for_test().await;
         let connection = guard.as_mut().unwrap();
-        sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
+        sqlx::query(BEGIN_WRITE_AND_READ_ADVERTS)
+            .bind("[]")
+            .bind("[]")
+            .bind("[]")
+            .execute(&mut *connection)
+            .await
+            .unwrap();
         sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
-        let owned =
-            sqlx::query(BEGIN_AND_READ_WITH_OWNED_RESERVATIONS).bind("[]").bind("[]").bind("[]").bind("[]").bind("[]");
+        let owned = sqlx::query(BEGIN_WRITE_AND_READ_ADVERTS_WITH_OWNED_RESERVATIONS)
+            .bind("[]")
+            .bind("[]")
+            .bind("[]")
+            .bind("[]")
+            .bind("[]");
         owned.execute(&mut *connection).await.unwrap();
         sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
     }

@@ -73,11 +73,14 @@ impl AdvertRowsBefore {
     ) -> Result<Self, StoreError> {
         let mut before = Self::default();
         let reads_owned = !keys.reservers.is_empty();
-        let mut query =
-            sqlx::query(if reads_owned { sql::BEGIN_AND_READ_WITH_OWNED_RESERVATIONS } else { sql::BEGIN_AND_READ })
-                .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
-                .bind(hex_json_array(keys.reservations.iter().map(ReservationId::as_bytes)))
-                .bind(hex_json_array(keys.seat_counted_advertisements.iter().map(AdvertisementId::as_bytes)));
+        let mut query = sqlx::query(if reads_owned {
+            sql::BEGIN_WRITE_AND_READ_ADVERTS_WITH_OWNED_RESERVATIONS
+        } else {
+            sql::BEGIN_WRITE_AND_READ_ADVERTS
+        })
+        .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
+        .bind(hex_json_array(keys.reservations.iter().map(ReservationId::as_bytes)))
+        .bind(hex_json_array(keys.seat_counted_advertisements.iter().map(AdvertisementId::as_bytes)));
         if reads_owned {
             query = query
                 .bind(hex_json_array(keys.reservers.iter().map(OwnerKey::as_bytes)))

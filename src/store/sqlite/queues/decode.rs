@@ -88,7 +88,7 @@ pub(super) fn decode_match(row: &SqliteRow) -> Result<Arc<Match>, StoreError> {
     match_row.decode()
 }
 
-/// Decodes a row of the consents in `statements::BEGIN_AND_READ`.
+/// Decodes a row of the consents in `statements::BEGIN_WRITE_AND_READ_QUEUE_ROWS`.
 pub(super) fn decode_consent(row: &SqliteRow) -> Result<(ConsentId, StoredConsent), StoreError> {
     let columns = ColumnReader { table: "consent", row };
     let id = ConsentId::from_bytes(columns.id_bytes(0, "consent_id")?);
@@ -101,7 +101,7 @@ pub(super) fn decode_consent(row: &SqliteRow) -> Result<(ConsentId, StoredConsen
     Ok((id, consent))
 }
 
-/// Decodes a row of the block lists in `statements::BEGIN_AND_READ`.
+/// Decodes a row of the block lists in `statements::BEGIN_WRITE_AND_READ_QUEUE_ROWS`.
 pub(super) fn decode_block_list(row: &SqliteRow) -> Result<StoredBlockList, StoreError> {
     let columns = ColumnReader { table: "block_list", row };
     let blocked = StoredBlockList::decode_blocked(columns.read(1, "blocked")?);
@@ -242,7 +242,7 @@ pub(super) fn decode_first_scale_of_set(row: &SqliteRow) -> Result<FirstRatingSc
     Ok(FirstRatingScaleOfSet { set_id, key: scale, defaults_version: defaults })
 }
 
-/// Decodes a row of the feedback in `statements::BEGIN_AND_READ` into `rows`.
+/// Decodes a row of the feedback in `statements::BEGIN_WRITE_AND_READ_QUEUE_ROWS` into `rows`.
 pub(super) fn decode_feedback_into(row: &SqliteRow, rows: &mut QueueRows) -> Result<(), StoreError> {
     let columns = ColumnReader { table: "feedback", row };
     let key =

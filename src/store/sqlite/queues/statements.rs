@@ -90,7 +90,7 @@ macro_rules! read_results {
 /// exchange with SQLite's thread costs more than finding the rows. Each parameter is a JSON array of ids: `$1` tickets,
 /// `$2` matches, `$3` users, `$4` consents, `$5` users of block lists, `$6` matches of results, `$7` matches of feedback.
 /// Each statement has its own rows, in this order; [`READ_STATEMENT_COUNT`] counts them.
-pub(in crate::store::sqlite) const BEGIN_AND_READ: &str = concat!(
+pub(in crate::store::sqlite) const BEGIN_WRITE_AND_READ_QUEUE_ROWS: &str = concat!(
     "begin immediate;",
     read_tickets!("$1"),
     ";",
@@ -108,7 +108,7 @@ pub(in crate::store::sqlite) const BEGIN_AND_READ: &str = concat!(
       from json_each($7) requested join feedback f on f.match_id = unhex(requested.value)",
 );
 
-/// Statements of [`BEGIN_AND_READ`] after the first, `begin`.
+/// Statements of [`BEGIN_WRITE_AND_READ_QUEUE_ROWS`] after the first, `begin`.
 pub(in crate::store::sqlite) const READ_STATEMENT_COUNT: usize = 7;
 
 /// Tickets in `$1`, a JSON array of ids.

@@ -57,7 +57,7 @@ async fn begin_and_read(
     unknown_rows: &UnknownRows,
 ) -> Result<QueueRows, StoreError> {
     let feedback_matches: BTreeSet<MatchId> = keys.feedback.iter().map(|(id, _)| *id).collect();
-    let query = sqlx::query(sql::BEGIN_AND_READ)
+    let query = sqlx::query(sql::BEGIN_WRITE_AND_READ_QUEUE_ROWS)
         .bind(hex_json_array(keys.tickets.iter().map(TicketId::as_bytes)))
         .bind(hex_json_array(keys.matches.iter().map(MatchId::as_bytes)))
         .bind(hex_json_array(keys.users.iter().map(UserKey::as_bytes)))
@@ -99,7 +99,7 @@ async fn begin_and_read(
     Ok(queue_rows)
 }
 
-/// Executes [`sql::BEGIN_AND_READ`] and returns the rows of each statement after `begin`.
+/// Executes [`sql::BEGIN_WRITE_AND_READ_QUEUE_ROWS`] and returns the rows of each statement after `begin`.
 async fn fetch_rows_of_statements(
     connection: &mut SqliteConnection,
     query: sqlx::query::Query<'_, sqlx::Sqlite, SqliteArguments>,
@@ -119,7 +119,7 @@ async fn fetch_rows_of_statements(
 /// Deletes run first: a user can leave one ticket or match and join another in one batch.
 fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     let mut script = SqlScript::default();
-    script.add_rows(&sql::DELETE_TICKET_USERS, &changes.deleted_ticket_users, bind_ticket_user_key);
+    script.add_rows(&sql::DELETE_TICKET_USERS, &changes.deleted_ticket_users, bind_ticket_user_primary_key);
     script.add_rows(&sql::DELETE_MATCH_USERS_BY_USER, &changes.deleted_match_users, bind_user);
     script.add_rows(&sql::INSERT_TICKETS, &changes.inserted_tickets, bind_ticket);
     script.add_rows(&sql::UPDATE_TICKET_STATES, &changes.updated_tickets, bind_ticket_state);
@@ -154,7 +154,7 @@ fn bind_feedback_key((match_id, user): &(MatchId, UserKey), values: &mut BindVal
     bind_user(user, values);
 }
 
-fn bind_ticket_user_key((user, queue, ticket_id): &(UserKey, QueueKey, TicketId), values: &mut BindValues) {
+fn bind_ticket_user_primary_key((user, queue, ticket_id): &(UserKey, QueueKey, TicketId), values: &mut BindValues) {
     bind_user(user, values);
     values.push(i64::from(queue.set_id.0)).push(queue.silo.0.cast_signed()).push(ticket_id.as_bytes().as_slice());
 }

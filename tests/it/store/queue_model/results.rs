@@ -157,7 +157,7 @@ impl Model {
             unrated_reason: unrated,
         });
         self.results.push(Arc::clone(&result));
-        Out::ResultRecorded { result, is_repeated_report: false, tickets, ratings }
+        Out::ResultOnRecord { result, is_repeated_report: false, tickets, ratings }
     }
 
     /// Finished matches, as they are exported.

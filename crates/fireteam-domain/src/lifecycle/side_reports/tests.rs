@@ -13,12 +13,12 @@ fn side(claims: &[&[u32]]) -> SideClaims {
     SideClaims {
         claims: claims.iter().map(|claim| claim.to_vec()).collect(),
         may_report_more: claims.is_empty(),
-        was_heard: true,
+        made_contact_in_play: true,
     }
 }
 
 fn unheard() -> SideClaims {
-    SideClaims { was_heard: false, ..side(&[]) }
+    SideClaims { made_contact_in_play: false, ..side(&[]) }
 }
 
 fn open(side: SideClaims) -> SideClaims {
@@ -135,15 +135,20 @@ fn slow_decision(sides: &[SideClaims], is_window_over: bool) -> ReportDecision {
             favoured |= ranks[index] <= ranks[other];
         }
     }
-    let unheard = sides.iter().any(|side| side.claims.is_empty() && !side.was_heard);
+    let unheard = sides.iter().any(|side| side.claims.is_empty() && !side.made_contact_in_play);
     if favoured && unheard { ReportDecision::Held((*ranks).clone()) } else { ReportDecision::Result((*ranks).clone()) }
 }
 
 fn any_sides() -> impl Strategy<Value = Vec<SideClaims>> {
     (1_usize..=5).prop_flat_map(|count| {
         let claim = proptest::collection::vec(1_u32..=2, count);
-        let side = (proptest::collection::vec(claim, 0..=4), any::<bool>(), any::<bool>())
-            .prop_map(|(claims, may_report_more, was_heard)| SideClaims { claims, may_report_more, was_heard });
+        let side = (proptest::collection::vec(claim, 0..=4), any::<bool>(), any::<bool>()).prop_map(
+            |(claims, may_report_more, was_heard)| SideClaims {
+                claims,
+                may_report_more,
+                made_contact_in_play: was_heard,
+            },
+        );
         proptest::collection::vec(side, count)
     })
 }

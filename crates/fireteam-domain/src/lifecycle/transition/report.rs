@@ -182,7 +182,7 @@ fn claims_by_side(match_: &Match) -> Vec<SideClaims> {
         SideClaims {
             claims: users.iter().filter_map(|user| claim_of(*user).cloned()).collect(),
             may_report_more: members().any(|(_, player)| player.left_at.is_none() && claim_of(player.user).is_none()),
-            was_heard: members().any(|(ticket, player)| {
+            made_contact_in_play: members().any(|(ticket, player)| {
                 let has_left_queue_match = player.left_at.is_some() && match_.session_start.is_none();
                 has_left_queue_match || match_.side_reports.heard_tickets.contains(&ticket.ticket_id)
             }),

@@ -76,7 +76,7 @@ pub(super) fn is_report_quorum_heard(match_: &Match, sides: &[SideClaims]) -> bo
         |tickets: &mut dyn Iterator<Item = &MatchTicket>| -> usize { tickets.map(|ticket| ticket.players.len()).sum() };
     let all = player_count(&mut match_.tickets.iter());
     let heard = player_count(&mut match_.tickets.iter().filter(is_heard));
-    let has_silent_side = sides.iter().any(|side| side.claims.is_empty() && !side.was_heard);
+    let has_silent_side = sides.iter().any(|side| side.claims.is_empty() && !side.made_contact_in_play);
     2 * heard > all && !has_silent_side
 }
 

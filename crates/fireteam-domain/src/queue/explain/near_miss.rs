@@ -125,7 +125,7 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
 /// Distance and limit of two windows, from the side with the larger excess.
 fn window_distance_and_limit(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) -> MeasuredAndLimit {
     let from = |one: BucketRange, other: BucketRange| MeasuredAndLimit {
-        measured: one.center.abs_diff(other.bucket) as f64,
+        measured: one.center.abs_diff(other.own_bucket) as f64,
         limit: f64::from(one.range),
     };
     match window.rule {

@@ -7,15 +7,15 @@ const KNOWN_CALLS_MAX: usize = 1_024;
 
 /// RPCs of the latest calls, by call id.
 #[derive(Debug)]
-pub(crate) struct KnownCalls<Rpc>(VecDeque<(u64, Rpc)>);
+pub(crate) struct RpcByCallId<Rpc>(VecDeque<(u64, Rpc)>);
 
-impl<Rpc> Default for KnownCalls<Rpc> {
+impl<Rpc> Default for RpcByCallId<Rpc> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<Rpc: Copy> KnownCalls<Rpc> {
+impl<Rpc: Copy> RpcByCallId<Rpc> {
     /// Remembers a call.
     pub(crate) fn insert(&mut self, id: u64, rpc: Rpc) {
         if self.rpc(id).is_some() {

@@ -75,12 +75,12 @@ impl UnjoinedReservation {
 
 /// Part of the advertisements that queues may use. It also works while the server drains, so that matches can end.
 #[derive(Clone, Debug)]
-pub(crate) struct AdvertAccess {
+pub(crate) struct AdvertsForQueues {
     state: Arc<AdvertState>,
     writer: mpsc::Sender<AdvertWriterCommand>,
 }
 
-impl AdvertAccess {
+impl AdvertsForQueues {
     /// Handle of running advertisements.
     pub(crate) fn new(state: Arc<AdvertState>, writer: mpsc::Sender<AdvertWriterCommand>) -> Self {
         Self { state, writer }
