@@ -91,7 +91,7 @@ enum Command {
     /// Run a beacon: measures round trips to players, and announces itself to a server.
     Beacon(Box<beacon::BeaconFlags>),
     /// Write the key of one beacon, from the fleet key of the servers.
-    BeaconKey(beacon::BeaconKeyFlags),
+    BeaconKey(beacon::BeaconKeyCommandFlags),
     /// Simulate a queue with a generated population, and print its statistics.
     Simulate(Box<simulate::SimulateFlags>),
     /// Sign and print a token, for operators and for testing.

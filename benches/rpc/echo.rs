@@ -38,9 +38,9 @@ fn answer(blob: &Blob) -> Blob {
 
 /// The service, as `tonic_build` would generate it, with a unary and a streaming method.
 #[derive(Clone, Debug)]
-struct Echo;
+struct EchoRequest;
 
-impl NamedService for Echo {
+impl NamedService for EchoRequest {
     const NAME: &'static str = "bench.Echo";
 }
 
@@ -69,7 +69,7 @@ impl tonic::server::StreamingService<Blob> for Streamed {
     }
 }
 
-impl Service<Request<Body>> for Echo {
+impl Service<Request<Body>> for EchoRequest {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
@@ -92,7 +92,7 @@ pub(crate) async fn serve() -> (SocketAddr, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let accepted = TcpListenerStream::new(listener).map(|accepted| accepted.inspect(|it| drop(it.set_nodelay(true))));
-    tokio::spawn(tonic::transport::Server::builder().add_service(Echo).serve_with_incoming(accepted));
+    tokio::spawn(tonic::transport::Server::builder().add_service(EchoRequest).serve_with_incoming(accepted));
     let raw = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let raw_address = raw.local_addr().expect("an address");
     tokio::spawn(async move {

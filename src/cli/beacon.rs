@@ -70,7 +70,7 @@ pub struct BeaconFlags {
 
 /// Flags of `beacon-key`.
 #[derive(Clone, Debug, Args)]
-pub struct BeaconKeyFlags {
+pub struct BeaconKeyCommandFlags {
     /// Id of the beacon, number, 1 to 4294967295.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub id: u32,
@@ -83,7 +83,7 @@ pub struct BeaconKeyFlags {
 }
 
 /// Writes the key of one beacon to a new file, and prints its id. Fails if the file exists.
-pub(super) fn write_beacon_key(flags: &BeaconKeyFlags, printed: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn write_beacon_key(flags: &BeaconKeyCommandFlags, printed: &mut dyn Write) -> anyhow::Result<()> {
     let keys = key_file::load_beacon_fleet_keys(&flags.fleet_key_file).context("load fleet keys")?;
     let key = keys.current_beacon_key(flags.id);
     let out = &flags.out;
@@ -163,8 +163,8 @@ mod tests {
 
     use super::*;
 
-    fn flags(folder: &Path) -> BeaconKeyFlags {
-        BeaconKeyFlags { id: 7, fleet_key_file: folder.join("fleet-key"), out: folder.join("beacon-7.key") }
+    fn flags(folder: &Path) -> BeaconKeyCommandFlags {
+        BeaconKeyCommandFlags { id: 7, fleet_key_file: folder.join("fleet-key"), out: folder.join("beacon-7.key") }
     }
 
     /// SEC-15: the file has the key that the servers derive from the current fleet key, and no other user can read it.

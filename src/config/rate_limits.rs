@@ -60,36 +60,36 @@ pub enum CallRateOrOpenStreamsMax {
 /// `client_address` holds the players' clients at one address together, for any accounts: twenty times the
 /// limit of one, so that a household or a student residence stays below it.
 pub const DEFAULT_RATE_LIMITS: [RateLimitRule; 27] = [
-    call_limit("client", "call", 10.0, 100, 1_500),
-    call_limit("client", "search", 2.0, 10, 300),
-    call_limit("client", "update", 1.0, 5, 300),
-    call_limit("client", "heartbeat", 1.0, 5, 150),
-    call_limit("client", "seats", 1.0, 5, 300),
-    stream_limit("client", 2),
-    call_limit("client_address", "call", 200.0, 2_000, 30_000),
-    call_limit("client_address", "search", 40.0, 200, 6_000),
-    call_limit("client_address", "update", 20.0, 100, 6_000),
-    call_limit("client_address", "seats", 20.0, 100, 6_000),
-    call_limit("game_server", "call", 500.0, 2_000, 150_000),
-    call_limit("game_server", "search", 50.0, 100, 15_000),
-    call_limit("game_server", "update", 100.0, 200, 30_000),
-    call_limit("game_server", "heartbeat", 200.0, 1_000, 60_000),
-    call_limit("game_server", "seats", 20.0, 40, 6_000),
-    stream_limit("game_server", 8),
-    call_limit("operator", "call", 100.0, 200, 30_000),
-    call_limit("operator", "operator", 50.0, 100, 15_000),
-    call_limit("anonymous", "call", 100.0, 500, 30_000),
-    call_limit("anonymous", "search", 20.0, 100, 3_000),
-    call_limit("anonymous", "update", 10.0, 50, 3_000),
-    call_limit("anonymous", "heartbeat", 10.0, 50, 1_500),
-    call_limit("anonymous", "seats", 10.0, 50, 3_000),
-    call_limit("anonymous", "auth_failure", 1.0, 10, 60),
-    call_limit("anonymous", "verification", 20.0, 200, 6_000),
-    stream_limit("anonymous", 20),
-    call_limit("health_check", "call", 100.0, 500, 30_000),
+    call_rate_rule("client", "call", 10.0, 100, 1_500),
+    call_rate_rule("client", "search", 2.0, 10, 300),
+    call_rate_rule("client", "update", 1.0, 5, 300),
+    call_rate_rule("client", "heartbeat", 1.0, 5, 150),
+    call_rate_rule("client", "seats", 1.0, 5, 300),
+    open_streams_rule("client", 2),
+    call_rate_rule("client_address", "call", 200.0, 2_000, 30_000),
+    call_rate_rule("client_address", "search", 40.0, 200, 6_000),
+    call_rate_rule("client_address", "update", 20.0, 100, 6_000),
+    call_rate_rule("client_address", "seats", 20.0, 100, 6_000),
+    call_rate_rule("game_server", "call", 500.0, 2_000, 150_000),
+    call_rate_rule("game_server", "search", 50.0, 100, 15_000),
+    call_rate_rule("game_server", "update", 100.0, 200, 30_000),
+    call_rate_rule("game_server", "heartbeat", 200.0, 1_000, 60_000),
+    call_rate_rule("game_server", "seats", 20.0, 40, 6_000),
+    open_streams_rule("game_server", 8),
+    call_rate_rule("operator", "call", 100.0, 200, 30_000),
+    call_rate_rule("operator", "operator", 50.0, 100, 15_000),
+    call_rate_rule("anonymous", "call", 100.0, 500, 30_000),
+    call_rate_rule("anonymous", "search", 20.0, 100, 3_000),
+    call_rate_rule("anonymous", "update", 10.0, 50, 3_000),
+    call_rate_rule("anonymous", "heartbeat", 10.0, 50, 1_500),
+    call_rate_rule("anonymous", "seats", 10.0, 50, 3_000),
+    call_rate_rule("anonymous", "auth_failure", 1.0, 10, 60),
+    call_rate_rule("anonymous", "verification", 20.0, 200, 6_000),
+    open_streams_rule("anonymous", 20),
+    call_rate_rule("health_check", "call", 100.0, 500, 30_000),
 ];
 
-const fn call_limit(
+const fn call_rate_rule(
     role: &'static str,
     charge: &'static str,
     per_second: f64,
@@ -99,7 +99,7 @@ const fn call_limit(
     RateLimitRule { role, limit: charge, allowance: CallRateOrOpenStreamsMax::Calls { per_second, burst, per_5_min } }
 }
 
-const fn stream_limit(role: &'static str, streams: u32) -> RateLimitRule {
+const fn open_streams_rule(role: &'static str, streams: u32) -> RateLimitRule {
     RateLimitRule { role, limit: "stream", allowance: CallRateOrOpenStreamsMax::OpenStreams(streams) }
 }
 

@@ -54,7 +54,7 @@ pub fn load_rulesets_and_retirement_markers(
             }
         };
         if let Some(first) = set_files.get(&set_id) {
-            diagnostics.push(duplicate_set_id(first, &path, set_id));
+            diagnostics.push(duplicate_set_id_diagnostic(first, &path, set_id));
             continue;
         }
         set_files.insert(set_id, path.clone());
@@ -156,7 +156,7 @@ fn check_rating_pool(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Rulese
     Some(FileDiagnostic::for_file(&path.to_string_lossy(), problem, fix))
 }
 
-fn duplicate_set_id(first: &Path, second: &Path, set_id: SetId) -> FileDiagnostic {
+fn duplicate_set_id_diagnostic(first: &Path, second: &Path, set_id: SetId) -> FileDiagnostic {
     let problem = format!("SetId {set_id} is already used by {}", first.display());
     FileDiagnostic::for_file(&second.to_string_lossy(), problem, "change the SetId of one file, or delete the file")
 }

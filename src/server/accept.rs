@@ -16,7 +16,7 @@ use tokio_stream::Stream;
 
 use crate::server::handshake::{AcceptedConnection, ConnectionHandshaker};
 use crate::server::timeouts::TimedConnection;
-use crate::server::transport::Transport;
+use crate::server::transport::PlainOrTlsStream;
 use crate::telemetry::label::ConnectionRejection;
 
 /// Limit of connections that the kernel queues before `accept`. If it is full, the kernel drops the first packet of a new
@@ -41,7 +41,7 @@ pub struct IncomingConnections {
     listener: TcpListener,
     address: SocketAddr,
     handshaker: Arc<ConnectionHandshaker>,
-    handshakes: JoinSet<Result<Option<TimedConnection<Transport>>, ConnectionRejection>>,
+    handshakes: JoinSet<Result<Option<TimedConnection<PlainOrTlsStream>>, ConnectionRejection>>,
     /// Handshakes in order of their start; some may have finished.
     oldest_handshakes: VecDeque<AbortHandle>,
     accept_retry: Option<Pin<Box<Sleep>>>,
@@ -82,7 +82,7 @@ impl IncomingConnections {
     }
 
     /// Returns a connection whose handshake has completed, if any.
-    fn poll_handshakes(&mut self, cx: &mut Context<'_>) -> Option<TimedConnection<Transport>> {
+    fn poll_handshakes(&mut self, cx: &mut Context<'_>) -> Option<TimedConnection<PlainOrTlsStream>> {
         while let Poll::Ready(Some(result)) = self.handshakes.poll_join_next(cx) {
             match result {
                 Ok(Ok(Some(connection))) => return Some(connection),
@@ -97,7 +97,7 @@ impl IncomingConnections {
 
     /// Starts a handshake, unless none is needed. At the limit, aborts the oldest handshake: clients complete theirs
     /// long before, and idle connections cannot block new ones.
-    fn start_handshake(&mut self, state: AcceptedConnection) -> Option<TimedConnection<Transport>> {
+    fn start_handshake(&mut self, state: AcceptedConnection) -> Option<TimedConnection<PlainOrTlsStream>> {
         let pending = match state {
             AcceptedConnection::Ready(connection) => return Some(connection),
             AcceptedConnection::Pending(pending) => pending,
@@ -138,7 +138,7 @@ impl IncomingConnections {
 }
 
 impl Stream for IncomingConnections {
-    type Item = io::Result<TimedConnection<Transport>>;
+    type Item = io::Result<TimedConnection<PlainOrTlsStream>>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;

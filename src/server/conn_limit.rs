@@ -77,7 +77,7 @@ struct ConnectionCounts {
     next_serial: u64,
     prefixes: HashMap<ClientPrefix, PrefixState>,
     /// Number of prefixes at which idle ones are pruned.
-    prune_at: usize,
+    prune_above_count: usize,
 }
 
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl ConnectionLimiter {
         now: Instant,
     ) -> Result<ConnectionPermit, ConnectionRejection> {
         let mut counts = self.lock();
-        if counts.prefixes.len() > counts.prune_at.max(PREFIXES_PRUNE_MIN) {
+        if counts.prefixes.len() > counts.prune_above_count.max(PREFIXES_PRUNE_MIN) {
             counts.prune(now);
         }
         let frame_bucket = match trust {
@@ -260,7 +260,7 @@ impl ConnectionCounts {
         if self.prefixes.len() > PREFIXES_MAX {
             self.prefixes.retain(|_, state| state.open_connections > 0);
         }
-        self.prune_at = 2 * self.prefixes.len();
+        self.prune_above_count = 2 * self.prefixes.len();
     }
 
     /// Releases the prefixes and the place of a connection that has ended. Returns the reason if it was closed for others.

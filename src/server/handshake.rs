@@ -20,7 +20,7 @@ use crate::server::proxy_header;
 use crate::server::tcp_round_trip::FloorObserver;
 use crate::server::timeouts::{ConnectionTimeouts, TimedConnection};
 use crate::server::tls::ReloadableTlsConfig;
-use crate::server::transport::Transport;
+use crate::server::transport::PlainOrTlsStream;
 use crate::telemetry::label::ConnectionRejection;
 
 /// Proxies in front of a port.
@@ -59,7 +59,7 @@ pub struct ConnectionHandshaker {
 /// Accepted connection: ready for HTTP, or with a pending handshake.
 pub(super) enum AcceptedConnection {
     /// Plaintext connection without a PROXY header.
-    Ready(TimedConnection<Transport>),
+    Ready(TimedConnection<PlainOrTlsStream>),
     /// Connection that must send a PROXY header or complete TLS first.
     Pending(PendingHandshake),
 }
@@ -127,7 +127,9 @@ impl ConnectionHandshaker {
         }
         let permit = self.acquire_permit(address)?;
         Ok(match self.tls {
-            None => AcceptedConnection::Ready(self.timed_connection(Transport::Plain(stream), address, None, permit)),
+            None => {
+                AcceptedConnection::Ready(self.timed_connection(PlainOrTlsStream::Plain(stream), address, None, permit))
+            }
             Some(_) => AcceptedConnection::Pending(PendingHandshake { stream, address, permit: Some(permit) }),
         })
     }
@@ -137,7 +139,7 @@ impl ConnectionHandshaker {
     pub(super) async fn complete(
         &self,
         pending: PendingHandshake,
-    ) -> Result<Option<TimedConnection<Transport>>, ConnectionRejection> {
+    ) -> Result<Option<TimedConnection<PlainOrTlsStream>>, ConnectionRejection> {
         let result =
             tokio::time::timeout(self.limits.first_bytes_timeout, self.read_proxy_header_and_accept_tls(pending)).await;
         result.unwrap_or(Err(ConnectionRejection::HandshakeTimeout))
@@ -146,7 +148,7 @@ impl ConnectionHandshaker {
     async fn read_proxy_header_and_accept_tls(
         &self,
         pending: PendingHandshake,
-    ) -> Result<Option<TimedConnection<Transport>>, ConnectionRejection> {
+    ) -> Result<Option<TimedConnection<PlainOrTlsStream>>, ConnectionRejection> {
         let PendingHandshake { mut stream, mut address, permit } = pending;
         let permit = match permit {
             Some(permit) => permit,
@@ -161,7 +163,7 @@ impl ConnectionHandshaker {
             }
         };
         let Some(tls) = &self.tls else {
-            return Ok(Some(self.timed_connection(Transport::Plain(stream), address, None, permit)));
+            return Ok(Some(self.timed_connection(PlainOrTlsStream::Plain(stream), address, None, permit)));
         };
         let stream = tokio::select! {
             accepted = TlsAcceptor::from(tls.current_config()).accept(stream) => {
@@ -172,7 +174,7 @@ impl ConnectionHandshaker {
         let (_, session) = stream.get_ref();
         let client_certificate = session.peer_certificates().and_then(|chain| chain.first());
         let certificate = client_certificate.map(|leaf| Arc::from(leaf.as_ref()));
-        Ok(Some(self.timed_connection(Transport::Tls(Box::new(stream)), address, certificate, permit)))
+        Ok(Some(self.timed_connection(PlainOrTlsStream::Tls(Box::new(stream)), address, certificate, permit)))
     }
 
     fn peer_trust(&self, address: IpAddr) -> PeerTrust {
@@ -190,11 +192,11 @@ impl ConnectionHandshaker {
 
     fn timed_connection(
         &self,
-        transport: Transport,
+        transport: PlainOrTlsStream,
         address: IpAddr,
         certificate: Option<Arc<[u8]>>,
         permit: ConnectionPermit,
-    ) -> TimedConnection<Transport> {
+    ) -> TimedConnection<PlainOrTlsStream> {
         let (is_trusted, streams_max) = match self.peer_trust(address) {
             PeerTrust::TrustedPeer => (true, self.limits.streams_per_trusted_connection_max),
             PeerTrust::Untrusted => (false, self.limits.streams_per_connection_max),

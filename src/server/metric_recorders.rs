@@ -30,7 +30,7 @@ pub(super) struct RpcMetrics {
     /// Time of the last log line about a rejected connection.
     rejection_logged_at: Mutex<Option<Instant>>,
     /// Limits the log lines about failed calls, by method and code.
-    failed_calls: EventSampler<(&'static str, i32)>,
+    failed_call_log_sampler: EventSampler<(&'static str, i32)>,
     started_at: Instant,
 }
 
@@ -41,7 +41,7 @@ impl RpcMetrics {
             metrics,
             ok_calls: Method::ALL.iter().map(|_| OnceLock::new()).collect(),
             rejection_logged_at: Mutex::default(),
-            failed_calls: EventSampler::new(FAILED_CALL_WINDOW_MS, FAILED_CALL_LINES_MAX),
+            failed_call_log_sampler: EventSampler::new(FAILED_CALL_WINDOW_MS, FAILED_CALL_LINES_MAX),
             started_at: Instant::now(),
         }
     }
@@ -50,9 +50,9 @@ impl RpcMetrics {
     /// ones.
     pub(super) fn log_unlogged_failures(&self, all: bool) {
         let counted = if all {
-            self.failed_calls.take_all_counts()
+            self.failed_call_log_sampler.take_all_counts()
         } else {
-            self.failed_calls.take_ended_counts(self.elapsed_ms())
+            self.failed_call_log_sampler.take_ended_counts(self.elapsed_ms())
         };
         for ((method, code), count) in counted {
             log_unlogged_failure_count(method, Code::from(code), count);
@@ -81,7 +81,7 @@ impl RpcObserver for RpcMetrics {
     }
 
     fn sample_failed_call(&self, method: &'static str, code: Code) -> Sampled {
-        self.failed_calls.sample((method, i32::from(code)), self.elapsed_ms())
+        self.failed_call_log_sampler.sample((method, i32::from(code)), self.elapsed_ms())
     }
 
     fn connection_count_changed(&self, change: i64) {

@@ -12,7 +12,7 @@ use crate::server::tcp_round_trip::ObservedStream;
 
 /// Connection that is ready for HTTP.
 #[derive(Debug)]
-pub enum Transport {
+pub enum PlainOrTlsStream {
     /// Plaintext TCP.
     Plain(TcpStream),
     /// TLS over TCP; boxed because its state is large.
@@ -23,11 +23,11 @@ pub enum Transport {
 macro_rules! with_stream {
     ($transport:expr, $stream:ident => $call:expr) => {
         match $transport.get_mut() {
-            Transport::Plain($stream) => {
+            PlainOrTlsStream::Plain($stream) => {
                 let $stream = Pin::new($stream);
                 $call
             }
-            Transport::Tls($stream) => {
+            PlainOrTlsStream::Tls($stream) => {
                 let $stream = Pin::new(&mut **$stream);
                 $call
             }
@@ -35,7 +35,7 @@ macro_rules! with_stream {
     };
 }
 
-impl ObservedStream for Transport {
+impl ObservedStream for PlainOrTlsStream {
     fn min_round_trip_us(&self) -> Option<u32> {
         match self {
             Self::Plain(stream) => stream.min_round_trip_us(),
@@ -44,13 +44,13 @@ impl ObservedStream for Transport {
     }
 }
 
-impl AsyncRead for Transport {
+impl AsyncRead for PlainOrTlsStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         with_stream!(self, stream => stream.poll_read(cx, buf))
     }
 }
 
-impl AsyncWrite for Transport {
+impl AsyncWrite for PlainOrTlsStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         with_stream!(self, stream => stream.poll_write(cx, buf))
     }
@@ -65,8 +65,8 @@ impl AsyncWrite for Transport {
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Transport::Plain(stream) => stream.is_write_vectored(),
-            Transport::Tls(stream) => stream.is_write_vectored(),
+            PlainOrTlsStream::Plain(stream) => stream.is_write_vectored(),
+            PlainOrTlsStream::Tls(stream) => stream.is_write_vectored(),
         }
     }
 

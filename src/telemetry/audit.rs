@@ -47,8 +47,8 @@ pub struct AuditRecord {
     /// Result: the name of a gRPC code.
     pub outcome: &'static str,
     /// Number of calls, in a record of calls that were only counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub count: Option<u64>,
+    #[serde(rename = "count", skip_serializing_if = "Option::is_none")]
+    pub counted_calls: Option<u64>,
     /// Request id, for correlation with the caller's log.
     pub request_id: String,
 }
@@ -98,7 +98,7 @@ pub struct AuditLog {
     files: Option<AuditFiles>,
     now: NowFn,
     rejections: EventSampler<RejectionKind>,
-    request_count: AtomicU64,
+    generated_id_count: AtomicU64,
 }
 
 impl AuditLog {
@@ -108,12 +108,12 @@ impl AuditLog {
     pub fn open(settings: Option<&AuditFileSettings>, now: NowFn) -> io::Result<Self> {
         let files = settings.map(AuditFiles::open).transpose()?;
         let rejections = EventSampler::new(REJECTION_WINDOW_MS, 1);
-        Ok(Self { files, now, rejections, request_count: AtomicU64::new(0) })
+        Ok(Self { files, now, rejections, generated_id_count: AtomicU64::new(0) })
     }
 
     /// Generates an id for a request without one: the time and a counter of this process.
     pub fn next_request_id(&self) -> String {
-        format!("{:x}-{}", (self.now)().0, self.request_count.fetch_add(1, Ordering::Relaxed))
+        format!("{:x}-{}", (self.now)().0, self.generated_id_count.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Writes one record. On error the file may not contain the record; the log contains it in any case. Blocks until a
@@ -154,7 +154,7 @@ impl AuditLog {
             role,
             action: COUNTED_REJECTIONS_ACTION,
             outcome,
-            count: Some(count),
+            counted_calls: Some(count),
             request_id,
             ..AuditRecord::default()
         };

@@ -66,13 +66,13 @@ impl ReturnedQuestionFields {
 
 /// Question of a quick probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo(pub ReturnedQuestionFields);
+pub struct EchoRequest(pub ReturnedQuestionFields);
 
-impl Echo {
+impl EchoRequest {
     /// The packet.
     pub fn encode(&self, key: &ProbeKey) -> [u8; FIXED_PACKET_BYTES] {
         let mut packet = [0; FIXED_PACKET_BYTES];
-        self.0.write(&mut packet, PacketType::Echo, 0);
+        self.0.write(&mut packet, PacketType::EchoRequest, 0);
         let code: [u8; 16] = mac(key.bytes(), &[&packet[..32]]);
         packet[32..48].copy_from_slice(&code);
         packet
@@ -81,7 +81,7 @@ impl Echo {
     /// Reads a packet that was written with the key.
     pub fn decode(packet: &[u8], key: &ProbeKey) -> Result<Self, PacketError> {
         let packet = as_fixed_packet(packet)?;
-        let (flags, question) = ReturnedQuestionFields::read(packet, PacketType::Echo)?;
+        let (flags, question) = ReturnedQuestionFields::read(packet, PacketType::EchoRequest)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }
@@ -111,7 +111,7 @@ impl HostStateFlags {
     }
 }
 
-/// Answer to an [`Echo`].
+/// Answer to an [`EchoRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoReply {
     /// The question, as it arrived.

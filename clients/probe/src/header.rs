@@ -15,7 +15,7 @@ pub(crate) const HEADER_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum PacketType {
-    Echo = 0x01,
+    EchoRequest = 0x01,
     EchoReply = 0x02,
     Involved = 0x03,
     InvolvedReply = 0x04,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::echo::{Echo, EchoReply, HostCookieKey, HostStateFlags, ProbeKey};
+use crate::echo::{EchoReply, EchoRequest, HostCookieKey, HostStateFlags, ProbeKey};
 use crate::header::is_probe;
 use crate::involved::{Involved, InvolvedReply, Verdict};
 use crate::rate_limit::{PrefixRateLimit, TotalRateLimit};
@@ -84,7 +84,7 @@ impl HostResponder {
         let (own, key) = self.advertisement.as_ref()?;
         let slot = (time.now_us / (HostCookieKey::SLOT_S * 1_000_000)) as u32;
         let held_10us = u16::try_from(time.now_us.saturating_sub(time.arrived_us) / 10).unwrap_or(u16::MAX);
-        if let Ok(Echo(question)) = Echo::decode(packet, key) {
+        if let Ok(EchoRequest(question)) = EchoRequest::decode(packet, key) {
             if question.advertisement != *own || !self.answers.take(time.now_us) {
                 return None;
             }

@@ -2,7 +2,7 @@
 //!
 //! | conversation | packets |
 //! |---|---|
-//! | quick probe of a host | [`Echo`] → [`EchoReply`] |
+//! | quick probe of a host | [`EchoRequest`] → [`EchoReply`] |
 //! | involved probe of a host, with data of the game | [`Involved`] → [`InvolvedReply`] |
 //! | receipt of a beacon | [`Hello`] → [`Challenge`] → [`ChallengeProof`] → [`Receipt`] |
 //!
@@ -38,7 +38,7 @@ pub use crate::beacon::{
 pub use crate::beacon_prober::{BeaconAnswer, BeaconFinding, BeaconProber, BeaconTarget, CONVERSATIONS_MAX};
 pub use crate::beacon_responder::BeaconResponder;
 pub use crate::echo::{
-    Echo, EchoReply, HostCookieKey, HostStateFlags, PROBE_KEY_LENGTHS, ProbeKey, ReturnedQuestionFields,
+    EchoReply, EchoRequest, HostCookieKey, HostStateFlags, PROBE_KEY_LENGTHS, ProbeKey, ReturnedQuestionFields,
 };
 pub use crate::error::PacketError;
 pub use crate::header::{FIXED_PACKET_BYTES, is_probe};

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use crate::address::is_same_endpoint;
-use crate::echo::{Echo, EchoReply, ProbeKey, ReturnedQuestionFields};
+use crate::echo::{EchoReply, EchoRequest, ProbeKey, ReturnedQuestionFields};
 use crate::involved::{GAME_DATA_BYTES_MAX, Involved, InvolvedReply, Verdict};
 use crate::run::{ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX, answer_timeout_from_estimate_ms};
 
@@ -121,7 +121,7 @@ impl HostProber {
             (Some(game_data), Some(cookie)) => {
                 (Involved { question, cookie: cookie.bytes, game_data }.encode(key)?, true)
             }
-            (Some(_), None) | (None, _) => (Echo(question).encode(key).to_vec(), false),
+            (Some(_), None) | (None, _) => (EchoRequest(question).encode(key).to_vec(), false),
         };
         self.next_sequence = self.next_sequence.wrapping_add(1);
         self.sent += 1;

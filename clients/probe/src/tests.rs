@@ -104,8 +104,8 @@ impl HostConversation {
 fn host_packets_equal_the_computed_ones() {
     for case in vectors().host_conversations {
         let (key, question) = (case.key(), case.question());
-        assert_eq!(Echo(question).encode(&key).to_vec(), bytes(&case.echo));
-        assert_eq!(Echo::decode(&bytes(&case.echo), &key), Ok(Echo(question)));
+        assert_eq!(EchoRequest(question).encode(&key).to_vec(), bytes(&case.echo));
+        assert_eq!(EchoRequest::decode(&bytes(&case.echo), &key), Ok(EchoRequest(question)));
 
         let cookie = HostCookieKey(array(&case.cookie_key)).cookie(case.endpoint(), &question, case.slot);
         let flags = HostStateFlags { full: case.flags & 1 != 0, wait: case.flags & 2 != 0 };
@@ -184,7 +184,7 @@ fn damaged_packets_are_refused() {
         let key = case.key();
         let other_key = ProbeKey::new(&[1; 16]).unwrap();
         let accepts = |packet: &[u8], key: &ProbeKey| {
-            Echo::decode(packet, key).is_ok()
+            EchoRequest::decode(packet, key).is_ok()
                 || EchoReply::decode(packet, key).is_ok()
                 || Involved::decode(packet, key).is_ok()
                 || InvolvedReply::decode(packet, key).is_ok()
@@ -313,7 +313,7 @@ proptest! {
             packet[4] = packet_type;
         }
         let key = ProbeKey::new(&[9; 32]).unwrap();
-        prop_assert!(Echo::decode(&packet, &key).is_err());
+        prop_assert!(EchoRequest::decode(&packet, &key).is_err());
         prop_assert!(EchoReply::decode(&packet, &key).is_err());
         prop_assert!(Involved::decode(&packet, &key).is_err());
         prop_assert!(InvolvedReply::decode(&packet, &key).is_err());

@@ -41,7 +41,7 @@ pub struct SimPlayer {
     /// Skill as stored by the set; `None` before the first match.
     pub known_skill: Option<Skill>,
     /// Queue cooldown state after failed ready checks.
-    pub penalty: Option<Penalty>,
+    pub queue_cooldown: Option<Penalty>,
 }
 
 /// Friends who play together, or a single player.
@@ -136,7 +136,7 @@ impl Population {
             let user = UserKey::from_bytes(generated_id(seed, USER_ID_KIND, (first + index) as u64));
             // A player who is not new gets a skill from prior matches.
             let known_skill = if is_new(index) { None } else { Some(UNKNOWN_SKILL) };
-            self.players.push(SimPlayer { user, city, true_skill, known_skill, penalty: None });
+            self.players.push(SimPlayer { user, city, true_skill, known_skill, queue_cooldown: None });
         }
         let players = first..self.players.len();
         self.parties.push(SimParty {
@@ -202,7 +202,7 @@ impl Population {
     /// End of the party's queue cooldown, if any.
     pub fn party_cooldown_until(&self, party: usize, now: UnixMs) -> Option<UnixMs> {
         let players = &self.players[self.parties[party].players.clone()];
-        players.iter().filter_map(|player| player.penalty?.active_cooldown_end(now)).max()
+        players.iter().filter_map(|player| player.queue_cooldown?.active_cooldown_end(now)).max()
     }
 
     /// Start of the `number`-th play session of a party, if it is before `end`. Random, weighted by local hour, and

@@ -280,7 +280,7 @@ pub(crate) fn ticket_end_reason(reason: TicketEndReason) -> pb::TicketEndReason 
         TicketEndReason::MatchedElsewhere => pb::TicketEndReason::MatchedElsewhere,
         TicketEndReason::Declined => pb::TicketEndReason::Declined,
         TicketEndReason::NotAcceptedInTime => pb::TicketEndReason::NotAcceptedInTime,
-        TicketEndReason::Cancelled => pb::TicketEndReason::Cancelled,
+        TicketEndReason::EndedByServer => pb::TicketEndReason::Cancelled,
         TicketEndReason::RulesetRetired => pb::TicketEndReason::RulesetRetired,
     }
 }

@@ -78,7 +78,8 @@ pub(super) struct CalibrationBin {
     /// Mean predicted probability; `None` without matches.
     pub(super) predicted: Option<f64>,
     /// Share of the matches that were won; `None` without matches.
-    pub(super) came: Option<f64>,
+    #[serde(rename = "came")]
+    pub(super) actual_win_share: Option<f64>,
 }
 
 pub(super) fn summarize_predictions(predictions: &[ScoredPrediction]) -> PredictionTally {
@@ -111,7 +112,7 @@ fn calibration_bin(index: usize, predictions: &[ScoredPrediction]) -> Calibratio
         to: (index + 1) as f64 / tenths,
         matches: points.len(),
         predicted: mean(|point| point.0),
-        came: mean(|point| point.1),
+        actual_win_share: mean(|point| point.1),
     }
 }
 
@@ -126,7 +127,10 @@ mod tests {
         let PredictionTally { matches, log_loss, brier, accuracy, calibration } = summarize_predictions(&coin);
         assert_eq!((matches, brier, accuracy), (10, 0.25, Some(0.5)));
         assert!((log_loss - std::f64::consts::LN_2).abs() < 1e-15);
-        assert_eq!((calibration[5].matches, calibration[5].predicted, calibration[5].came), (10, Some(0.5), Some(0.5)));
+        assert_eq!(
+            (calibration[5].matches, calibration[5].predicted, calibration[5].actual_win_share),
+            (10, Some(0.5), Some(0.5))
+        );
     }
 
     /// A draw counts as half a win for both sides in the log-loss, and not in the accuracy.
@@ -140,7 +144,7 @@ mod tests {
         assert!((judged[0].log_loss - of_draw).abs() < 1e-15 && (judged[0].brier_score - 0.09).abs() < 1e-15);
         assert_eq!(summarize_predictions(&judged).accuracy, Some(1.0));
         assert_eq!(summarize_predictions(&judged[..1]).accuracy, None);
-        assert_eq!(summarize_predictions(&judged).calibration[8].came, Some(0.75));
+        assert_eq!(summarize_predictions(&judged).calibration[8].actual_win_share, Some(0.75));
     }
 
     #[test]

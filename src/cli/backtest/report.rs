@@ -181,7 +181,7 @@ fn write_fit(out: &mut dyn Write, fit: &FitReport) -> io::Result<()> {
 }
 
 fn format_bin(bin: &CalibrationBin) -> String {
-    format!("{:>9}{:>10}{:>9}", bin.matches, format_percent(bin.predicted), format_percent(bin.came))
+    format!("{:>9}{:>10}{:>9}", bin.matches, format_percent(bin.predicted), format_percent(bin.actual_win_share))
 }
 
 fn format_percent(share: Option<f64>) -> String {

@@ -46,7 +46,7 @@ use crate::engine::queues::leases::{purge_ratings, run_lease_task};
 use crate::engine::queues::offer_task::offer_matches_to_allocators;
 use crate::engine::queues::outage_sync::record_restart;
 use crate::engine::queues::shared_state::{FoundMatch, SharedState};
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
 use crate::engine::startup_retry::retry_at_startup;
@@ -128,7 +128,7 @@ impl QueueEngine {
         {
             return Err(EngineError::NotOwner);
         }
-        let holders: Result<Vec<TicketHolder>, EngineError> =
+        let holders: Result<Vec<TicketTokenHolder>, EngineError> =
             heartbeat.tickets.iter().map(|ticket| self.verify_ticket_token(caller, ticket)).collect();
         let holders = holders?;
         self.record_connected_users(&heartbeat, now);
@@ -138,7 +138,7 @@ impl QueueEngine {
         let extended = extended?;
         let ttls_ms = extended.iter().flatten().map(|(stored, ttl_ms)| self.unary_ttl_ms(stored, *ttl_ms));
         let min_ttl_ms = ttls_ms.min();
-        let status = |(holder, ticket): (&TicketHolder, Option<(StoredTicket, u32)>)| {
+        let status = |(holder, ticket): (&TicketTokenHolder, Option<(StoredTicket, u32)>)| {
             ticket.map(|(stored, _)| self.shared.ticket_status_for(holder, &stored, now))
         };
         let statuses = holders.iter().zip(extended).map(status).collect();
@@ -146,7 +146,7 @@ impl QueueEngine {
     }
 
     /// Heartbeat of a holder. Its answer tells the holder of a ready check.
-    async fn heartbeat_as(&self, holder: &TicketHolder) -> Result<Option<(StoredTicket, u32)>, EngineError> {
+    async fn heartbeat_as(&self, holder: &TicketTokenHolder) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let extended = match holder.is_seat_token {
             false => self.shared.heartbeat_ticket(holder.ticket_id).await?,
             true => self.shared.record_seat_heartbeat(holder.ticket_id).await?,
@@ -243,8 +243,8 @@ impl QueueEngine {
     }
 
     /// Holder of a token that is valid for this ticket and caller.
-    fn verify_ticket_token(&self, caller: &Caller, ticket: &TicketReference) -> Result<TicketHolder, EngineError> {
-        let holder = TicketHolder::verify(&self.shared.common.token_signer, caller, &ticket.ticket_token)?;
+    fn verify_ticket_token(&self, caller: &Caller, ticket: &TicketReference) -> Result<TicketTokenHolder, EngineError> {
+        let holder = TicketTokenHolder::verify(&self.shared.common.token_signer, caller, &ticket.ticket_token)?;
         if holder.ticket_id == ticket.id { Ok(holder) } else { Err(EngineError::NotOwner) }
     }
 

@@ -268,7 +268,7 @@ impl QueueRunner {
                 index.waiting_tickets().take(DUE_PER_ROUND_MAX).map(|(_, id)| id).collect()
             })
         };
-        join_all(ticket_ids.into_iter().map(|id| self.end_ticket(id, TicketEndReason::Cancelled, now))).await;
+        join_all(ticket_ids.into_iter().map(|id| self.end_ticket(id, TicketEndReason::EndedByServer, now))).await;
     }
 
     /// Allocates servers: at once for new matches, and for all of them every `ALLOCATION_RETRY_INTERVAL`.

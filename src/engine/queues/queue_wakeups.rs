@@ -18,7 +18,7 @@ pub(crate) struct QueueWakeups {
     runners: BTreeMap<QueueKey, RegisteredRunner>,
     /// Queues whose lease another replica holds.
     held_elsewhere: BTreeSet<QueueKey>,
-    new_queues: BTreeSet<QueueKey>,
+    queues_to_lease: BTreeSet<QueueKey>,
     /// Next due time of each runner that has one.
     due_queues: BTreeSet<(UnixMs, QueueKey)>,
     last_runner_id: u64,
@@ -51,7 +51,7 @@ impl QueueWakeups {
             if let Some(runner) = self.runners.get(&key) {
                 runner.wakeup.notify_one();
             } else if !self.held_elsewhere.contains(&key) {
-                has_new |= self.new_queues.insert(key);
+                has_new |= self.queues_to_lease.insert(key);
             }
         }
         has_new
@@ -89,12 +89,12 @@ impl QueueWakeups {
 
     /// Takes the queues that changed and have no known lease.
     pub(crate) fn take_new_queues(&mut self) -> BTreeSet<QueueKey> {
-        std::mem::take(&mut self.new_queues)
+        std::mem::take(&mut self.queues_to_lease)
     }
 
     /// Records a lease that another replica holds.
     pub(crate) fn mark_held_elsewhere(&mut self, key: QueueKey) {
-        self.new_queues.remove(&key);
+        self.queues_to_lease.remove(&key);
         self.held_elsewhere.insert(key);
     }
 
@@ -109,7 +109,7 @@ impl QueueWakeups {
             return None;
         }
         self.held_elsewhere.remove(&key);
-        self.new_queues.remove(&key);
+        self.queues_to_lease.remove(&key);
         self.last_runner_id += 1;
         let (id, wakeup) = (self.last_runner_id, Arc::new(Notify::new()));
         self.runners.insert(key, RegisteredRunner { id, wakeup: Arc::clone(&wakeup), due_at: None });

@@ -8,7 +8,7 @@ use crate::engine::error::{EngineError, field_error};
 
 /// Holder of a ticket token, verified for its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TicketHolder {
+pub(crate) struct TicketTokenHolder {
     pub(crate) ticket_id: TicketId,
     pub(crate) set_id: SetId,
     /// Player whose client holds the token; `None` for a caller without a user, which acts for everyone it entered.
@@ -17,7 +17,7 @@ pub(crate) struct TicketHolder {
     pub(crate) is_seat_token: bool,
 }
 
-impl TicketHolder {
+impl TicketTokenHolder {
     /// Verifies the token of a ticket or of a seat. It is valid for the caller that it was issued to.
     pub(crate) fn verify(signer: &HmacTokenSigner, caller: &Caller, token: &[u8]) -> Result<Self, EngineError> {
         if let Some(claim) = signer.verify::<TicketClaim>(token) {

@@ -15,7 +15,7 @@ use crate::engine::queues::command::TicketStatus;
 use crate::engine::queues::shared_state::heartbeat::REPORTED_TTL_WITHOUT_QUEUE_MS;
 use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState};
 use crate::engine::queues::stored_ticket::is_ticket_ended;
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::ratings::command::ReportState;
 
 /// Subscription to tickets; ends when dropped.
@@ -26,7 +26,7 @@ pub struct TicketWatch {
     /// Ticket version and match version last sent, per ticket.
     sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>,
     /// Holder that watches each ticket.
-    holders: BTreeMap<TicketId, TicketHolder>,
+    holders: BTreeMap<TicketId, TicketTokenHolder>,
     /// Tickets with unsent changes.
     changed_tickets: BTreeSet<TicketId>,
     /// Time from which the store is asked for tickets that the feed has not brought.
@@ -38,7 +38,7 @@ impl TicketWatch {
     pub(crate) fn new(
         shared: Arc<SharedState>,
         sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>,
-        holders: BTreeMap<TicketId, TicketHolder>,
+        holders: BTreeMap<TicketId, TicketTokenHolder>,
     ) -> Self {
         let notifier = Arc::new(TicketChangeNotifier::default());
         let mut cache = shared.cache.write();
@@ -105,7 +105,7 @@ impl TicketWatch {
     /// Extends all watched tickets; returns the interval until the next heartbeat, milliseconds.
     pub async fn heartbeat_tickets(&self) -> u32 {
         let watched = self.holders.values().filter(|holder| self.sent_versions.contains_key(&holder.ticket_id));
-        let (seats, tickets): (Vec<&TicketHolder>, Vec<&TicketHolder>) =
+        let (seats, tickets): (Vec<&TicketTokenHolder>, Vec<&TicketTokenHolder>) =
             watched.partition(|holder| holder.is_seat_token);
         let mut extended = join_all(tickets.iter().map(|holder| self.shared.heartbeat_ticket(holder.ticket_id))).await;
         extended.extend(join_all(seats.iter().map(|holder| self.shared.record_seat_heartbeat(holder.ticket_id))).await);

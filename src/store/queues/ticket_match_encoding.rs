@@ -54,7 +54,7 @@ const TICKET_END_REASONS: [TicketEndReason; 8] = [
     TicketEndReason::MatchedElsewhere,
     TicketEndReason::Declined,
     TicketEndReason::NotAcceptedInTime,
-    TicketEndReason::Cancelled,
+    TicketEndReason::EndedByServer,
     TicketEndReason::RulesetRetired,
 ];
 

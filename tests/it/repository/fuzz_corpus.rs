@@ -17,7 +17,7 @@ use fireteam::domain::advertisement::AdvertisementKind;
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
 use fireteam::domain::time::UnixMs;
 use fireteam_probe::{
-    AddressPrefix, BeaconCookieKey, Challenge, Echo, EchoReply, FleetKey, Hello, HostCookieKey, HostStateFlags,
+    AddressPrefix, BeaconCookieKey, Challenge, EchoReply, EchoRequest, FleetKey, Hello, HostCookieKey, HostStateFlags,
     INVOLVED_BYTES_MAX, Involved, InvolvedReply, ReceiptClaims, ReturnedQuestionFields, Verdict,
 };
 use prost::Message;
@@ -288,7 +288,7 @@ fn probe_packets() -> Vec<(&'static str, Vec<u8>)> {
         binding: [6; 16],
     };
     vec![
-        ("echo", Echo(question).encode(&key).into()),
+        ("echo", EchoRequest(question).encode(&key).into()),
         ("echo_reply", echo_reply.encode(&key).into()),
         ("involved", involved.encode(&key).unwrap()),
         ("involved_reply", involved_reply.encode(&key, INVOLVED_BYTES_MAX).unwrap()),

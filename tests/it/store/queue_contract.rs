@@ -131,7 +131,7 @@ async fn check_users(store: &dyn Store) {
     commit_one(store, end_ticket(4, TicketEndReason::Left, 70, 0)).await;
     enter_first_time(store, ticket(5, 1, &[5]), 50).await;
     let swap = [
-        end_ticket(5, TicketEndReason::Cancelled, 70, 1),
+        end_ticket(5, TicketEndReason::EndedByServer, 70, 1),
         enter(exclusive(6, 1, &[5]), 50, 1),
         end_ticket(6, TicketEndReason::Left, 70, 2),
     ];
@@ -369,7 +369,7 @@ async fn check_restart<S: Store>(store: S, reopen: impl AsyncFn(S) -> S) {
     store.commit_queues(&enter_first_time).await.unwrap();
     let proposed = [new_match(8, 1, &[(5, &[5, 105]), (9, &[9, 109])]), new_match(3, 1, &[(2, &[2, 102])])];
     store.commit_queues(&proposed.clone().map(|it| propose(it, 1))).await.unwrap();
-    commit_one(&store, end_ticket(7, TicketEndReason::Cancelled, 70, 0)).await;
+    commit_one(&store, end_ticket(7, TicketEndReason::EndedByServer, 70, 0)).await;
     let numbers = [0.1 + 0.2, f64::MIN_POSITIVE, -1e300, 5.0, 1.0 / 3.0];
     let rows =
         |shift: f64| numbers.iter().enumerate().map(|(n, it)| rating(n as u32, 7, it + shift)).collect::<Vec<_>>();
@@ -385,7 +385,7 @@ async fn check_restart<S: Store>(store: S, reopen: impl AsyncFn(S) -> S) {
     assert_eq!(after.matches, proposed.map(Arc::new).into_iter().rev().collect::<Vec<_>>());
     let expected = |n: u32, match_number: Option<u32>| {
         let state = match_number
-            .map_or(ended(TicketEndReason::Cancelled, None, 70), |number| TicketState::InMatch(match_id(number)));
+            .map_or(ended(TicketEndReason::EndedByServer, None, 70), |number| TicketState::InMatch(match_id(number)));
         StoredTicket { state, version: 2, ..stored_ticket(&enter(ticket(n, 1, &[n, n + 100]), 50, 0)) }
     };
     let expected = [expected(2, Some(3)), expected(5, Some(8)), expected(7, None), expected(9, Some(8))];

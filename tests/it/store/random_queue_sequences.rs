@@ -101,7 +101,7 @@ fn end_reason() -> impl Strategy<Value = TicketEndReason> {
         TicketEndReason::Left,
         TicketEndReason::Expired,
         TicketEndReason::NotAcceptedInTime,
-        TicketEndReason::Cancelled,
+        TicketEndReason::EndedByServer,
     ])
 }
 

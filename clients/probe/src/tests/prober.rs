@@ -105,8 +105,9 @@ fn prober_ignores_forged_late_and_repeated_answers() {
     let (mut prober, mut host) = (prober(0.0), host());
     let packet = prober.next_packet(MS).unwrap();
     let good = answer(&mut host, &packet, MS, Verdict::Fits).unwrap();
-    let other = Echo(ReturnedQuestionFields { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] })
-        .encode(&key());
+    let other =
+        EchoRequest(ReturnedQuestionFields { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] })
+            .encode(&key());
     let other = answer(&mut host, &other, MS, Verdict::Fits).unwrap();
     let mut forged = good.clone();
     forged[33] ^= 1;
@@ -130,7 +131,7 @@ fn prober_ignores_forged_late_and_repeated_answers() {
 #[test]
 fn prober_obeys_the_flags_of_the_host() {
     let reply = |packet: &[u8], flags, wait_10ms| {
-        let Echo(question) = Echo::decode(packet, &key()).unwrap();
+        let EchoRequest(question) = EchoRequest::decode(packet, &key()).unwrap();
         EchoReply { question, flags, wait_10ms, held_10us: 0, cookie: [7; 16] }.encode(&key())
     };
     let mut busy = prober(100.0);
@@ -159,7 +160,7 @@ fn prober_of_an_involved_run_has_a_cookie() {
 
     probed.start_run_with_game_data(b"build 7".to_vec());
     let late = probed.clone().next_packet(31_000 * MS).unwrap();
-    assert!(Echo::decode(&late, &key()).is_ok(), "the cookie is too old");
+    assert!(EchoRequest::decode(&late, &key()).is_ok(), "the cookie is too old");
     assert_eq!(run(&mut probed, &mut host, 31_000 * MS, |_| Some(30)).len(), 5, "one packet asked for a cookie");
     assert_eq!(probed.statistics().sent, 4);
 

@@ -34,8 +34,8 @@ fn no_judge(_: &[u8], _: &mut Vec<u8>) -> Verdict {
 fn host_answers_only_who_knows_its_key() {
     let (mut host, key) = host();
     let other_key = ProbeKey::new(&[9; 16]).unwrap();
-    let (good, foreign) = (Echo(question(1)).encode(&key), Echo(question(1)).encode(&other_key));
-    let elsewhere = Echo(ReturnedQuestionFields { advertisement: [8; 8], ..question(1) }).encode(&key);
+    let (good, foreign) = (EchoRequest(question(1)).encode(&key), EchoRequest(question(1)).encode(&other_key));
+    let elsewhere = EchoRequest(ReturnedQuestionFields { advertisement: [8; 8], ..question(1) }).encode(&key);
     let answer = |host: &mut HostResponder, packet: &[u8]| host.handle(packet, endpoint(1), at(SECOND_US), no_judge);
     assert_eq!(answer(&mut host, &foreign), None);
     assert_eq!(answer(&mut host, &elsewhere), None);
@@ -53,7 +53,7 @@ fn host_answers_only_who_knows_its_key() {
 #[test]
 fn host_asks_its_game_only_with_a_good_cookie() {
     let (mut host, key) = host();
-    let echo = Echo(question(1)).encode(&key);
+    let echo = EchoRequest(question(1)).encode(&key);
     let reply = host.handle(
         &echo,
         endpoint(1),
@@ -82,7 +82,7 @@ fn host_asks_its_game_only_with_a_good_cookie() {
 #[test]
 fn host_answers_within_its_limits() {
     let (mut host, key) = host();
-    let echo = Echo(question(1)).encode(&key);
+    let echo = EchoRequest(question(1)).encode(&key);
     let answers = |host: &mut HostResponder, from: &dyn Fn(u32) -> u32, now_us| {
         let mut replies = Vec::new();
         for number in 0..1_000 {

@@ -36,7 +36,7 @@ pub struct Matching {
     memory: SearchMemory,
     exclusions: TimedExclusions,
     stage: Stage,
-    judge: Option<ProberDataJudge>,
+    prober_data_judge: Option<ProberDataJudge>,
     /// Latency token of the client; empty for none.
     latency_token: Vec<u8>,
     now: MonotonicTime,
@@ -59,7 +59,7 @@ impl Matching {
             memory: SearchMemory::default(),
             exclusions: TimedExclusions::default(),
             stage: Stage::Idle,
-            judge: None,
+            prober_data_judge: None,
             latency_token: Vec::new(),
             now: MonotonicTime::default(),
             started_at: MonotonicTime::default(),
@@ -76,7 +76,7 @@ impl Matching {
 
     /// Sets the game's judgement on the data of involved probes, while this client hosts. Without it, all data fits.
     pub fn set_prober_data_judge(&mut self, judge: ProberDataJudge) {
-        self.judge = Some(judge);
+        self.prober_data_judge = Some(judge);
     }
 
     /// State.

@@ -52,9 +52,9 @@ pub struct PredictionParts {
     /// Access delay of both sides, milliseconds: the least excess of a floor over the straight path; may be negative.
     pub access_ms: [f64; 2],
     /// Far model, clipped, milliseconds.
-    pub far_ms: f64,
+    pub far_model_ms: f64,
     /// Near model, clipped, milliseconds.
-    pub near_ms: f64,
+    pub near_model_ms: f64,
     /// Share of the far model, 0 up to 500 km, 1 from 3000 km on.
     pub blend: f64,
 }
@@ -72,8 +72,8 @@ impl Prediction {
             far_share: parts.blend,
             distance_part_ms,
             beacon_part_ms: self.round_trip_ms - distance_part_ms,
-            near: NearModelTerms { distance_ms: near_distance_ms, access_ms, bounded_ms: parts.near_ms },
-            far: FarModelTerms { distance_ms: far_distance_ms, route_ms, detour_ms, bounded_ms: parts.far_ms },
+            near: NearModelTerms { distance_ms: near_distance_ms, access_ms, bounded_ms: parts.near_model_ms },
+            far: FarModelTerms { distance_ms: far_distance_ms, route_ms, detour_ms, bounded_ms: parts.far_model_ms },
         }
     }
 }
@@ -105,7 +105,7 @@ pub fn predict(
     let arc_km = arc_km(one.place(), other.place());
     let access_ms = [one.access_ms(), other.access_ms()];
     let parts = model_parts(constants, interval.slack_ms, arc_km, one.bounds_with(other), access_ms);
-    let blended_ms = (1.0 - parts.blend) * parts.near_ms + parts.blend * parts.far_ms;
+    let blended_ms = (1.0 - parts.blend) * parts.near_model_ms + parts.blend * parts.far_model_ms;
     let round_trip_ms = blended_ms.max(ROUND_TRIP_MS_MIN);
 
     let [scale_ms, of_round_trip, of_excess] = interval.scale;
@@ -153,8 +153,8 @@ fn model_parts(
         lower_ms,
         middle_ms,
         access_ms,
-        far_ms: clip(far_ms, lower_bound_ms),
-        near_ms: clip(near_ms, ROUND_TRIP_MS_MIN),
+        far_model_ms: clip(far_ms, lower_bound_ms),
+        near_model_ms: clip(near_ms, ROUND_TRIP_MS_MIN),
         blend: ((arc_km - BLEND_START_KM) / BLEND_WIDTH_KM).clamp(0.0, 1.0),
     }
 }

@@ -106,7 +106,7 @@ struct SessionFill<'h, 'a> {
     /// Teams of the seated parties.
     party_teams: Vec<u16>,
     /// Whether the quality measure can be evaluated.
-    is_known: bool,
+    can_evaluate_quality: bool,
     seating: Seating,
     /// Roles of its players; `None` without roles.
     open_roles: Option<SeatedRoles>,
@@ -138,7 +138,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             party_ratings: parties.iter().filter_map(party_rating).collect(),
             open_roles: SeatedRoles::new(teams, &parties, &party_teams),
             party_teams,
-            is_known: is_quality_known(&queue.quality, &parties),
+            can_evaluate_quality: is_quality_known(&queue.quality, &parties),
             parties,
             seating,
             joining_teams: vec![Vec::new(); teams.team_sizes.len()],
@@ -343,7 +343,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
 
     /// Quality of the match if the ticket joins `team`; `None` if it does not suffice. What is unknown costs nothing.
     fn quality_with(&self, row: u32, team: u16) -> Option<f64> {
-        if !self.is_known {
+        if !self.can_evaluate_quality {
             return Some(0.0);
         }
         let (input, queue) = (self.pass_state.input, self.pass_state.input.queue);

@@ -105,7 +105,7 @@ pub enum TicketEndReason {
     /// One of its players did not respond to the ready check in time.
     NotAcceptedInTime,
     /// Ended by an operator, or because the ruleset no longer has a queue.
-    Cancelled,
+    EndedByServer,
     /// The set was retired: its ruleset's file was removed and the grace period is over, or an operator ended it.
     RulesetRetired,
 }

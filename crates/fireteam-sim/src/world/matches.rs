@@ -262,10 +262,10 @@ impl SimWorld<'_> {
                 let penalty = next_penalty(
                     &ready_check.penalty_cooldowns_ms,
                     ready_check.reset_after_ms,
-                    player.penalty,
+                    player.queue_cooldown,
                     self.now,
                 );
-                player.penalty = Some(penalty);
+                player.queue_cooldown = Some(penalty);
             }
         }
     }

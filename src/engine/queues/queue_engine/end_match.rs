@@ -8,7 +8,7 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{EndMatchAnswer, EndMatchCommand, EndMatchProof};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 
 /// Time after a match's start in which its server may report a failure, milliseconds.
 const SERVER_FAILURE_REPORT_WINDOW_MS: u64 = 60_000;
@@ -91,7 +91,7 @@ impl QueueEngine {
                 (claim.subject == caller.subject && is_hosted_here).then_some(None).ok_or(EngineError::NotOwner)
             }
             EndMatchProof::Ticket(token) => {
-                let holder = TicketHolder::verify(signer, caller, token)?;
+                let holder = TicketTokenHolder::verify(signer, caller, token)?;
                 let match_ticket =
                     match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == holder.ticket_id);
                 let match_ticket = match_ticket.ok_or(EngineError::NotOwner)?;
@@ -115,12 +115,12 @@ impl QueueEngine {
     /// have not left it, unless the caller has no user.
     fn players_holder_ends_for<'a>(
         &self,
-        holder: &TicketHolder,
+        holder: &TicketTokenHolder,
         match_: &Match,
         match_ticket: &'a MatchTicket,
     ) -> impl Iterator<Item = &'a MatchPlayer> {
         let stored = self.shared.cache.read().ticket(holder.ticket_id).cloned();
-        let acts_for = move |holder: &TicketHolder, user: UserKey| match &stored {
+        let acts_for = move |holder: &TicketTokenHolder, user: UserKey| match &stored {
             Some(stored) => holder.acts_for(&stored.ticket, user),
             None => holder.user.is_none_or(|own_user| own_user == user),
         };

@@ -22,7 +22,7 @@ use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::stored_ticket::{expiry_after_heartbeat, queue_key_of};
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::request_digest;
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket};
 
@@ -190,7 +190,7 @@ impl QueueEngine {
     ) -> EnterQueueAnswer {
         let Ticket { id: ticket_id, set_id, .. } = *stored.ticket;
         let claim = TicketClaim { ticket_id, set_id, subject: caller.subject };
-        let holder = TicketHolder { ticket_id, set_id, user: caller.user, is_seat_token: false };
+        let holder = TicketTokenHolder { ticket_id, set_id, user: caller.user, is_seat_token: false };
         let status = self.shared.ticket_status_for(&holder, stored, now);
         let ticket_token = self.shared.common.token_signer.sign(&claim);
         EnterQueueAnswer { status, ticket_token, expires_in_ms, ignored_fields }

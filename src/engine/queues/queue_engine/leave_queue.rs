@@ -10,7 +10,7 @@ use crate::engine::queues::command::{LeaveQueueAnswer, LeaveQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::shared_state::FoundMatch;
 use crate::engine::queues::stored_ticket::is_ticket_ended;
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
@@ -87,7 +87,7 @@ impl QueueEngine {
         }
     }
 
-    fn leave_answer(&self, holder: &TicketHolder, stored: &StoredTicket) -> LeaveQueueAnswer {
+    fn leave_answer(&self, holder: &TicketTokenHolder, stored: &StoredTicket) -> LeaveQueueAnswer {
         let status = self.shared.ticket_status_for(holder, stored, self.shared.common.clock.now());
         if is_ticket_ended(stored) { LeaveQueueAnswer::Ended(status) } else { LeaveQueueAnswer::StillMatched(status) }
     }

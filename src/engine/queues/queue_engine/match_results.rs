@@ -18,7 +18,7 @@ use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition}
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::player_reports::ReportAttemptOutcome;
 use crate::engine::queues::result_report::{check_report, with_leavers_duration_and_forecast};
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::ratings::command::{
     ReportResultAnswer, ReportResultCommand, ReportState, ResultReporter, SubmitFeedbackCommand,
 };
@@ -134,7 +134,7 @@ impl QueueEngine {
     /// Records a player's feedback for a match. Idempotent.
     pub async fn submit_feedback(&self, caller: &Caller, command: &SubmitFeedbackCommand) -> Result<(), EngineError> {
         let shared = &self.shared;
-        let holder = TicketHolder::verify(&shared.common.token_signer, caller, &command.ticket_token)?;
+        let holder = TicketTokenHolder::verify(&shared.common.token_signer, caller, &command.ticket_token)?;
         let mut match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
         if match_.stage.assignment_since_play_start().is_none()
             && let Some(newer) = shared.wait_for_newer_match(&match_).await?
@@ -254,7 +254,7 @@ impl QueueEngine {
                 ReportScope::Decisive { visible_ticket: None, reported_by: None }
             }
             ResultReporter::Ticket(token) => {
-                let holder = TicketHolder::verify(signer, caller, token)?;
+                let holder = TicketTokenHolder::verify(signer, caller, token)?;
                 let match_ticket = held_ticket_in_match(match_, &holder)?;
                 match match_.stage.assignment_since_play_start() {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
@@ -300,7 +300,7 @@ enum ReportScope {
 }
 
 /// Ticket in a match whose token, or the token of a seat in it, the caller holds.
-fn held_ticket_in_match<'a>(match_: &'a Match, holder: &TicketHolder) -> Result<&'a MatchTicket, EngineError> {
+fn held_ticket_in_match<'a>(match_: &'a Match, holder: &TicketTokenHolder) -> Result<&'a MatchTicket, EngineError> {
     let mut tickets = match_.tickets.iter();
     tickets.find(|match_ticket| match_ticket.ticket_id == holder.ticket_id).ok_or(EngineError::NotOwner)
 }

@@ -29,7 +29,7 @@ impl QueueEngine {
 
     /// Ends a ticket that waits or whose match is not being played yet; the match's other tickets wait again. Idempotent.
     pub async fn dismiss_ticket(&self, ticket_id: TicketId) -> Result<DismissTicketAnswer, EngineError> {
-        let end_reason = TicketEndReason::Cancelled;
+        let end_reason = TicketEndReason::EndedByServer;
         if let TicketState::Ended { end_reason, .. } = self.find_ticket(ticket_id).await?.state {
             return Ok(DismissTicketAnswer { end_reason, had_ended: true });
         }

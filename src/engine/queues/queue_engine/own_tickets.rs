@@ -5,7 +5,7 @@ use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
 use crate::engine::queues::command::{OwnTicket, OwnTicketsAndCooldowns};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::StoredTicket;
 
@@ -43,7 +43,7 @@ impl QueueEngine {
                 true => common.token_signer.sign(&TicketSeatClaim { ticket_id, set_id, user }),
                 false => common.token_signer.sign(&TicketClaim { ticket_id, set_id, subject: caller.subject }),
             };
-            let holder = TicketHolder { ticket_id, set_id, user: Some(user), is_seat_token };
+            let holder = TicketTokenHolder { ticket_id, set_id, user: Some(user), is_seat_token };
             let status = self.shared.ticket_status_for(&holder, &found, now);
             tickets.push(OwnTicket { status, ticket_token, is_seat_token });
         }

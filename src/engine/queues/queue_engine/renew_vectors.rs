@@ -7,7 +7,7 @@ use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
 use crate::engine::queues::command::TicketReference;
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::store::queues::{QueueWrite, StoredTicket, TicketState};
 
 /// Time that a vector still counts from which on it is not renewed, milliseconds: renewals write to the store.
@@ -24,7 +24,7 @@ impl QueueEngine {
         if latency_token.is_empty() {
             return Ok(());
         }
-        let holders: Result<Vec<TicketHolder>, EngineError> =
+        let holders: Result<Vec<TicketTokenHolder>, EngineError> =
             tickets.iter().map(|ticket| self.verify_ticket_token(caller, ticket)).collect();
         self.renew_vectors_as(caller, &holders?, latency_token).await
     }
@@ -33,7 +33,7 @@ impl QueueEngine {
     pub(super) async fn renew_vectors_as(
         &self,
         caller: &Caller,
-        holders: &[TicketHolder],
+        holders: &[TicketTokenHolder],
         latency_token: &[u8],
     ) -> Result<(), EngineError> {
         if latency_token.is_empty() {
@@ -58,7 +58,7 @@ impl QueueEngine {
 }
 
 /// Player of the ticket whose round trips a holder may renew: its own. A caller without a user renews those of the first.
-fn own_seat(holder: &TicketHolder, stored: &StoredTicket) -> Option<TicketSeat> {
+fn own_seat(holder: &TicketTokenHolder, stored: &StoredTicket) -> Option<TicketSeat> {
     let index = match holder.user {
         Some(own) => stored.ticket.session.players.iter().position(|player| player.user == own)?,
         None => 0,

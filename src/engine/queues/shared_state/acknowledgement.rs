@@ -10,13 +10,17 @@ use crate::domain::id::MatchId;
 use crate::domain::lifecycle::MatchStage;
 use crate::domain::lifecycle::deadline::effective_deadline;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::queues::writer_command::QueueWriterCommand;
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
 impl SharedState {
     /// Records that the holder heard of an open ready check, and returns the ticket as it is then.
-    pub(crate) async fn acknowledge_ready_check(&self, stored: StoredTicket, holder: &TicketHolder) -> StoredTicket {
+    pub(crate) async fn acknowledge_ready_check(
+        &self,
+        stored: StoredTicket,
+        holder: &TicketTokenHolder,
+    ) -> StoredTicket {
         let Some(write) = self.acknowledgement(&stored, holder) else { return stored };
         match self.submit_write(write).await {
             Ok(QueueOutcome::CurrentTicket(current)) => current,
@@ -26,7 +30,7 @@ impl SharedState {
     }
 
     /// Records the same without waiting for the store.
-    pub(crate) fn acknowledge_ready_check_in_background(&self, stored: &StoredTicket, holder: &TicketHolder) {
+    pub(crate) fn acknowledge_ready_check_in_background(&self, stored: &StoredTicket, holder: &TicketTokenHolder) {
         if let Some(write) = self.acknowledgement(stored, holder) {
             let (reply, _) = oneshot::channel();
             // As above, if the writer has too much to do.
@@ -35,7 +39,7 @@ impl SharedState {
     }
 
     /// Write that records it; `None` if there is nothing to record.
-    fn acknowledgement(&self, stored: &StoredTicket, holder: &TicketHolder) -> Option<QueueWrite> {
+    fn acknowledgement(&self, stored: &StoredTicket, holder: &TicketTokenHolder) -> Option<QueueWrite> {
         let TicketState::InMatch(match_id) = stored.state else { return None };
         let acknowledged =
             self.unanswered_player_bits_of_ticket(stored, match_id)? & holder.player_bits(&stored.ticket);

@@ -14,7 +14,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::command::{MatchPlayerView, MatchView, TicketPhase, TicketPlayerView, TicketStatus};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::nearest_region;
-use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::engine::ratings::command::ReportState;
 use crate::rules::catalog::MatchRulesetLookup;
@@ -41,7 +41,12 @@ fn version_without_acknowledgements(stored: &StoredTicket) -> u64 {
 impl SharedState {
     /// Status of a ticket at `now`, as its holder may see it: with the credentials of the players whom it acts for, and with
     /// the host as its own if it acts for that player.
-    pub(crate) fn ticket_status_for(&self, holder: &TicketHolder, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
+    pub(crate) fn ticket_status_for(
+        &self,
+        holder: &TicketTokenHolder,
+        stored: &StoredTicket,
+        now: UnixMs,
+    ) -> TicketStatus {
         let mut status = self.ticket_status_without_credentials(stored, now);
         if let Some(MatchView { found_match, team, own_players, host_player_key: host, is_own_host, .. }) =
             &mut status.match_view

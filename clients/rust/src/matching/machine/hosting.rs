@@ -76,7 +76,7 @@ impl Matching {
             Stage::Quick { step: ProbeStep::Probing(phase), .. }
             | Stage::Involved { step: ProbeStep::Probing(phase), .. } => phase.handle(packet, from, now),
             Stage::Advertising(advertising) => {
-                let judge = |data: &[u8], answer: &mut Vec<u8>| match &mut self.judge {
+                let judge = |data: &[u8], answer: &mut Vec<u8>| match &mut self.prober_data_judge {
                     Some(judge) => judge(data, answer),
                     None => Verdict::Fits,
                 };

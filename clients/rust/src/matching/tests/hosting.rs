@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fireteam_probe::{Echo, EchoReply, ProbeKey, ReturnedQuestionFields};
+use fireteam_probe::{EchoReply, EchoRequest, ProbeKey, ReturnedQuestionFields};
 use tonic::Code;
 
 use crate::matching::round::id_bytes_from_hex;
@@ -111,7 +111,7 @@ fn host_answers_probes() {
     let from = "203.0.113.5:9000".parse().unwrap();
     let ask = |world: &mut World| {
         let before = world.packets.len();
-        world.handle(Event::Datagram { from, packet: Echo(question).encode(&key).to_vec() });
+        world.handle(Event::Datagram { from, packet: EchoRequest(question).encode(&key).to_vec() });
         let sent = world.packets[before..].first().cloned();
         sent.map(|(_, to, packet)| (to, EchoReply::decode(&packet, &key).unwrap().flags.full))
     };

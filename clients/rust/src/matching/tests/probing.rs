@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fireteam_probe::{Echo, Involved, ProbeKey, Verdict};
+use fireteam_probe::{EchoRequest, Involved, ProbeKey, Verdict};
 use tonic::Code;
 
 use crate::matching::tests::server::failure;
@@ -179,7 +179,7 @@ fn involved_probe_reaches_players_machines() {
     assert_eq!(outcomes(&world.reports()[0]), [pb::ProbeOutcome::NotProbed; 2]);
     world.run_to(MatchingState::Joined);
     let key = ProbeKey::new(&[1; 16]).unwrap();
-    assert!(Echo::decode(&world.packets[0].2, &key).is_ok());
+    assert!(EchoRequest::decode(&world.packets[0].2, &key).is_ok());
     assert_eq!(outcomes(&world.reports()[1]), [pb::ProbeOutcome::Answered; 2]);
     assert_eq!(world.hosts[0].judged.len(), 4);
 }

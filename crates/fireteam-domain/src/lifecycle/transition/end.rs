@@ -116,7 +116,7 @@ fn ticket_fate(ticket: &MatchTicket, end_reason: MatchEndReason, was_playing: bo
 /// Fate of a ticket of `current`: the tickets of a session's match never waited, so they do not wait again.
 fn without_requeue_in_session_match(current: &Match, fate: TicketFate) -> TicketFate {
     match fate {
-        TicketFate::Requeued if current.session_start.is_some() => TicketFate::Ended(TicketEndReason::Cancelled),
+        TicketFate::Requeued if current.session_start.is_some() => TicketFate::Ended(TicketEndReason::EndedByServer),
         fate => fate,
     }
 }

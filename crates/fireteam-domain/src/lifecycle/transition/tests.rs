@@ -193,7 +193,7 @@ fn stage_name(current: &Match) -> String {
 #[test]
 fn event_table_covers_every_stage() {
     let (early, due) = (START.plus_ms(5_000), START.plus_ms(2 * MAX_MATCH_MS));
-    let by_operator = TicketEndReason::Cancelled;
+    let by_operator = TicketEndReason::EndedByServer;
     let withdrawn = |n, reason| MatchEvent::TicketWithdrawn { ticket_id: ticket_id(n), reason };
     let left = |n, users: &[u8]| MatchEvent::PlayersLeft {
         ticket_id: ticket_id(n),

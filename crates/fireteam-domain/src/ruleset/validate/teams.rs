@@ -12,7 +12,7 @@ use crate::ruleset::validate::attributes::DeclaredAttributes;
 const DEFAULT_EXACT_UP_TO_TEAM_SIZE: u64 = 5;
 
 /// Maximum of `ExactUpToSize`: C(19, 9), about 92,000 evaluations, which is what a pass can afford.
-const EXACT_UP_TO_TEAM_SIZE_MAX: u64 = 10;
+const EXACT_UP_TO_SIZE_SETTING_MAX: u64 = 10;
 
 /// Fewest players of a match with bots: a result needs two sides.
 const MIN_PLAYERS_WITH_BOTS: u64 = 2;
@@ -36,7 +36,7 @@ pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, di
     let largest_party = largest_team.min(PLAYERS_PER_TICKET_MAX as u64);
     let max_party_size = reader.integer_or("MaxPartySize", 1, largest_party, largest_party);
     let exact_up_to_size =
-        reader.integer_or("ExactUpToSize", 0, EXACT_UP_TO_TEAM_SIZE_MAX, DEFAULT_EXACT_UP_TO_TEAM_SIZE);
+        reader.integer_or("ExactUpToSize", 0, EXACT_UP_TO_SIZE_SETTING_MAX, DEFAULT_EXACT_UP_TO_TEAM_SIZE);
     let orders = [("split", TeamOrderInMatch::Split), ("drawn", TeamOrderInMatch::Drawn)];
     let order = reader.optional_keyword("Order", &orders).unwrap_or_default();
     let raw_role_attribute = reader.attribute("RoleAttribute");

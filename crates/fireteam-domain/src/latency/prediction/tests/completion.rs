@@ -90,7 +90,7 @@ proptest! {
             prop_assert_eq!(parts.access_ms, [slow_one.access_ms, slow_other.access_ms]);
             let compared = [
                 (parts.arc_km, km), (parts.upper_ms, upper), (parts.lower_ms, lower), (parts.middle_ms, middle),
-                (parts.far_ms, far), (parts.near_ms, near), (parts.blend, blend), (found.round_trip_ms, round_trip),
+                (parts.far_model_ms, far), (parts.near_model_ms, near), (parts.blend, blend), (found.round_trip_ms, round_trip),
                 (found.low_ms, low), (found.high_ms, round_trip + quantiles[1] * scale),
             ];
             for (number, (found, expected)) in compared.into_iter().enumerate() {

@@ -20,7 +20,7 @@ proptest! {
             let parts = found.parts;
             let values = [
                 found.low_ms, found.round_trip_ms, found.high_ms, parts.arc_km, parts.upper_ms, parts.lower_ms,
-                parts.middle_ms, parts.access_ms[0], parts.access_ms[1], parts.far_ms, parts.near_ms, parts.blend,
+                parts.middle_ms, parts.access_ms[0], parts.access_ms[1], parts.far_model_ms, parts.near_model_ms, parts.blend,
             ];
             prop_assert!(values.iter().all(|value| value.is_finite()), "{found:?}");
             prop_assert!(0.0 <= found.low_ms && found.low_ms <= found.round_trip_ms, "{found:?}");
@@ -102,7 +102,7 @@ proptest! {
             model_parts(&PREDICTOR_V1, slack_ms, arc_km, pair, [access_ms, 0.0])
         };
         let (before, after) = (parts(upper_ms), parts(upper_ms + more_ms));
-        prop_assert!(before.far_ms <= after.far_ms && before.near_ms <= after.near_ms, "{before:?} {after:?}");
+        prop_assert!(before.far_model_ms <= after.far_model_ms && before.near_model_ms <= after.near_model_ms, "{before:?} {after:?}");
     }
 }
 

@@ -145,7 +145,7 @@ fn events(found: &Match, now: UnixMs) -> Vec<MatchEvent> {
     for ticket in [1, 2] {
         let id = ticket_id(ticket);
         events.push(MatchEvent::PlayersLeft { ticket_id: id, users: Vec::new(), left_by: None });
-        for reason in [TicketEndReason::Cancelled, TicketEndReason::Expired] {
+        for reason in [TicketEndReason::EndedByServer, TicketEndReason::Expired] {
             events.push(MatchEvent::TicketWithdrawn { ticket_id: id, reason });
         }
     }

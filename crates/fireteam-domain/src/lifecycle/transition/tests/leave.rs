@@ -21,9 +21,9 @@ fn leave_before_play_ends_the_ticket_and_requeues_the_others() {
         let (_, player) = apply_all(&ready_check_rules(), &[before, &[left(&[12])]].concat());
         assert_eq!(player.ticket_fates, fates(TicketEndReason::Left));
         assert_eq!(player.penalized_users, [user_key(12)], "the party is not at fault");
-        let withdrawn = MatchEvent::TicketWithdrawn { ticket_id: ticket_id(1), reason: TicketEndReason::Cancelled };
+        let withdrawn = MatchEvent::TicketWithdrawn { ticket_id: ticket_id(1), reason: TicketEndReason::EndedByServer };
         let (_, cancelled) = apply_all(&ready_check_rules(), &[before, &[withdrawn]].concat());
-        assert_eq!(cancelled.ticket_fates, fates(TicketEndReason::Cancelled));
+        assert_eq!(cancelled.ticket_fates, fates(TicketEndReason::EndedByServer));
         assert_eq!(cancelled.penalized_users, []);
     }
 }

@@ -71,7 +71,7 @@ fn tickets_of_a_session_match_never_wait() {
     let failed = MatchEvent::ServerFailed { host: server.stage.assignment_in_play().unwrap().clone() };
     for event in [failed, MatchEvent::Cancelled] {
         let ended = apply(&server, event, 1_000);
-        let cancelled = TicketFate::Ended(TicketEndReason::Cancelled);
+        let cancelled = TicketFate::Ended(TicketEndReason::EndedByServer);
         assert_eq!(ended.ticket_fates, [1, 2, 3].map(|n| (ticket_id(n), cancelled)));
     }
 }
