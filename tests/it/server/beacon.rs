@@ -1,6 +1,6 @@
 //! Beacons with real packets on loopback: in a server, and as a process of their own.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use fireteam::beacon::BeaconUdp;
 use fireteam::clock::{Clock, SystemClock};
 use fireteam::config::{BeaconPlace, Config, OwnBeacon};
 use fireteam::telemetry::metric::beacon_packets::BeaconPacketCounters;
-use fireteam_probe::{Challenge, FIXED_PACKET_BYTES, FleetKey, Hello, Receipt};
+use fireteam_probe::{BeaconCookieKey, BeaconResponder, Challenge, FIXED_PACKET_BYTES, FleetKey, Hello, Receipt};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::support::generated_client::latency_service_client::LatencyServiceClient;
@@ -175,6 +175,34 @@ fn beacon_answers_a_flood_within_its_limits_and_keeps_nothing() {
         assert!(flood.bytes_out < flood.bytes_in);
         assert_eq!(flood.allocations, 0);
     }
+}
+
+/// LAT-4, SEC-8: a million spoofed sources at 40,000 packets per second, each in use once, cost honest clients at most one answer of a hundred. The
+/// beacon allocates nothing for them, so its memory does not grow.
+#[test]
+fn a_million_spoofed_sources_cost_no_memory_and_hardly_an_answer() {
+    const SPOOFED: u32 = 1_000_000;
+    let key = FleetKey([1; 32]).beacon_key(BEACON_ID);
+    let mut responder = BeaconResponder::new(BEACON_ID, key, BeaconCookieKey([2; 32]), 50_000);
+    let hello = Hello { sequence: 1, nonce: [3; 8] }.encode();
+    let mut ask = |address: Ipv4Addr, now_us: u64| {
+        responder.handle(&hello, SocketAddr::from((address, 40_000)), now_us, 1_700_000_000).is_some()
+    };
+    let (mut honest, mut honest_answered) = (0_u32, 0_u32);
+    let counted = allocation_counter::measure(|| {
+        for number in 0..SPOOFED {
+            let now_us = 1_000_000 + 25 * u64::from(number);
+            // Each source once: an odd factor permutes all addresses.
+            ask(Ipv4Addr::from(number.wrapping_mul(2_654_435_761)), now_us);
+            // A hundred honest clients, each with four packets per second.
+            if number.is_multiple_of(100) {
+                honest_answered += u32::from(ask(Ipv4Addr::new(192, 0, (honest % 100) as u8, 1), now_us));
+                honest += 1;
+            }
+        }
+    });
+    assert_eq!((honest, counted.count_total), (SPOOFED / 100, 0));
+    assert!(honest - honest_answered <= honest / 100, "{honest_answered} of {honest}");
 }
 
 /// SEC-3: random bytes get no answer, at any length, and leave nothing in memory.
