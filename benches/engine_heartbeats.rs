@@ -114,7 +114,7 @@ impl Hosts {
             supervisor: fireteam::supervisor::TaskSupervisor::default(),
             pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
             beacon_settings: BeaconSettings::default(),
-            encode_static_candidate_fields: encode_static_candidate_fields,
+            encode_static_candidate_fields,
         };
         let engine = Engine::start(parts).await.expect("an empty store loads");
         let mut this = Self { engine, clock, counter, hosts: Vec::new() };

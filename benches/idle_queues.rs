@@ -109,7 +109,7 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         supervisor: fireteam::supervisor::TaskSupervisor::default(),
         pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
         beacon_settings: BeaconSettings::default(),
-        encode_static_candidate_fields: encode_static_candidate_fields,
+        encode_static_candidate_fields,
     };
     Engine::start(parts).await.expect("an empty store loads")
 }

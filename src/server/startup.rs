@@ -133,7 +133,7 @@ pub(super) async fn start_supervised_app(
         supervisor: supervisor.clone(),
         pass_failures: PassFailureFolder::new(config.pass_failure_dir.clone()),
         beacon_settings: beacons,
-        encode_static_candidate_fields: encode_static_candidate_fields,
+        encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     let ruleset_reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));

@@ -55,7 +55,7 @@ pub(crate) async fn start_engine(
         supervisor: TaskSupervisor::default(),
         pass_failures: PassFailureFolder::default(),
         beacon_settings: BeaconSettings::default(),
-        encode_static_candidate_fields: encode_static_candidate_fields,
+        encode_static_candidate_fields,
     };
     Engine::start(deps).await.expect("the engine starts")
 }
