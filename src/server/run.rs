@@ -206,7 +206,7 @@ pub async fn check_remote_health(address: SocketAddr, tls: Option<&HealthCheckTl
 
 /// Reloads the rulesets after a change in their folder, and audits the changes. The editor's identity is unknown here.
 async fn reload_rulesets(app: &App) {
-    let report = app.ruleset_reloader.reload().await;
+    let report = app.reloader.reload().await;
     let AuditDetails { target, ruleset_changes } = audit_details_of_reload(&report);
     let outcome = if report.problems.is_empty() { "OK" } else { "INVALID_ARGUMENT" };
     let audit_log = app.audit_log.clone();

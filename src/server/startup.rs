@@ -58,7 +58,7 @@ pub struct App {
     /// Matchmaking engine.
     pub engine: Arc<Engine>,
     /// Ruleset reload and administration.
-    pub ruleset_reloader: Arc<RulesetReloader>,
+    pub reloader: Arc<RulesetReloader>,
     /// Geolocation database, reloadable.
     pub locator: Arc<ReloadableLocator>,
     /// Authenticates callers; `None`: authentication is off.
@@ -136,7 +136,7 @@ pub(super) async fn start_supervised_app(
         encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
-    let ruleset_reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
+    let reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
     let rpc_metrics = Arc::new(RpcMetrics::new(metrics.clone()));
     let counted_events = CountedRejectionReporter { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
     let disk_monitor = DiskMonitor::new(config, metrics.clone());
@@ -149,7 +149,7 @@ pub(super) async fn start_supervised_app(
         queues: Some(engine.queues().clone()),
         beacons: Some(engine.beacons()),
         observes_tcp_floor,
-        rulesets: ruleset_reloader.clone(),
+        rulesets: reloader.clone(),
         consistency_checker: engine.clone(),
         render_metrics: Arc::new(move || metrics_source.render()),
         match_jwks: match_keys.public_key_set().into(),
@@ -173,22 +173,9 @@ pub(super) async fn start_supervised_app(
         proxies: proxy_settings(config),
     })
     .await?;
-    let rulesets = ruleset_reloader;
     let beacon = own_beacon.map(|beacon| beacon.start(engine.beacons(), &supervisor)).transpose()?;
     let reports = Reports::start(counted_events, &disk_monitor, &supervisor);
-    Ok(App {
-        server,
-        engine,
-        ruleset_reloader: rulesets,
-        locator,
-        authenticator,
-        metrics,
-        tls,
-        audit_log,
-        supervisor,
-        beacon,
-        reports,
-    })
+    Ok(App { server, engine, reloader, locator, authenticator, metrics, tls, audit_log, supervisor, beacon, reports })
 }
 
 /// Content of the files that a server needs before it starts.

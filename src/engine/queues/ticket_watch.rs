@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
-use crate::auth::token::WatchResumeClaim;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::MatchStage;
 use crate::engine::queues::change_notifier::TicketChangeNotifier;
@@ -119,18 +118,19 @@ impl TicketWatch {
         // `None`: the ticket was purged, or has not arrived from another replica yet.
         let stored = stored?;
         let holder = *self.holders.get(&id)?;
-        let status = self.shared.ticket_status_for(&holder, &stored, self.shared.common.clock.now());
-        let versions = self
-            .shared
-            .common
-            .token_signer
-            .verify::<WatchResumeClaim>(&status.resume_token)
-            .map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version));
-        let sent_versions = self.sent_versions.get_mut(&id)?;
+        let progress = self.shared.ticket_progress(&stored);
+        let versions = Some((progress.resume_claim.ticket_version, progress.resume_claim.match_version));
+        let has_ended = is_ticket_ended(&stored);
+        if self.sent_versions.get(&id).is_none_or(|sent| *sent == versions && !has_ended) {
+            return None;
+        }
+        let now = self.shared.common.clock.now();
+        let status = self.shared.ticket_status_at_progress(&holder, &stored, progress, now);
         // While the players report the result, the ticket of an ended match has more to tell.
         let reports = status.match_view.as_ref().and_then(|view| view.report_state);
-        let is_final = is_ticket_ended(&stored) && !matches!(reports, Some(ReportState::Waiting { .. }));
-        if versions.is_some() && *sent_versions == versions && !is_final {
+        let is_final = has_ended && !matches!(reports, Some(ReportState::Waiting { .. }));
+        let sent_versions = self.sent_versions.get_mut(&id)?;
+        if *sent_versions == versions && !is_final {
             return None;
         }
         *sent_versions = versions;

@@ -24,11 +24,11 @@ use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 const MATCH_VERSION_OF_PAUSED_TICKET: u64 = u64::MAX;
 
 /// Match version that the resume token records.
-fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>, last_unplayed_match_of: Option<&Match>) -> u64 {
+fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>, last_unplayed: Option<&Match>) -> u64 {
     match phase {
         TicketPhase::Paused => MATCH_VERSION_OF_PAUSED_TICKET,
         // The match may become known after the ticket: then its status is sent again.
-        TicketPhase::Waiting => last_unplayed_match_of.map_or(0, |match_| match_.version),
+        TicketPhase::Waiting => last_unplayed.map_or(0, |match_| match_.version),
         _ => match_.map_or(0, |match_| match_.version),
     }
 }
@@ -36,6 +36,16 @@ fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>, last_unpl
 /// Version of what a ticket shows: acknowledgements do not change it.
 fn version_without_acknowledgements(stored: &StoredTicket) -> u64 {
     stored.version - u64::from(stored.ready_check_delivered_mask.count_ones())
+}
+
+/// Phase of a ticket, and the matches that its status shows.
+pub(crate) struct TicketProgress {
+    phase: TicketPhase,
+    match_: Option<Arc<Match>>,
+    /// Match that ended before play and returned the ticket to its queue.
+    last_unplayed_match: Option<Arc<Match>>,
+    /// Versions that the status shows.
+    pub(crate) resume_claim: WatchResumeClaim,
 }
 
 impl SharedState {
@@ -47,7 +57,18 @@ impl SharedState {
         stored: &StoredTicket,
         now: UnixMs,
     ) -> TicketStatus {
-        let mut status = self.ticket_status_without_credentials(stored, now);
+        self.ticket_status_at_progress(holder, stored, self.ticket_progress(stored), now)
+    }
+
+    /// As [`ticket_status_for`](Self::ticket_status_for), of a ticket whose progress is known.
+    pub(crate) fn ticket_status_at_progress(
+        &self,
+        holder: &TicketTokenHolder,
+        stored: &StoredTicket,
+        progress: TicketProgress,
+        now: UnixMs,
+    ) -> TicketStatus {
+        let mut status = self.status_without_credentials(stored, progress, now);
         if let Some(MatchView { found_match, team, own_players, host_player_key: host, is_own_host, .. }) =
             &mut status.match_view
         {
@@ -64,6 +85,60 @@ impl SharedState {
 
     /// Status of a ticket at `now`, for no holder: without credentials.
     pub(crate) fn ticket_status_without_credentials(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
+        self.status_without_credentials(stored, self.ticket_progress(stored), now)
+    }
+
+    fn status_without_credentials(&self, stored: &StoredTicket, progress: TicketProgress, now: UnixMs) -> TicketStatus {
+        let ticket = &stored.ticket;
+        let TicketProgress { phase, match_, last_unplayed_match, resume_claim } = progress;
+        let is_waiting = matches!(phase, TicketPhase::Waiting | TicketPhase::Paused);
+        let key = QueueKey { set_id: ticket.set_id, silo: ticket.session.silo };
+        let position = is_waiting.then(|| {
+            let cache = self.cache.read();
+            cache.queue_index(key).map_or(0, |index| index.tickets_ahead_of(ticket.entered_at, ticket.id))
+        });
+        let ruleset = self.common.rulesets.ruleset_in_force(ticket.set_id);
+        // Waiting ends when the match starts.
+        let waiting_ended_at =
+            match match_.as_ref().map(|match_| &match_.stage) {
+                Some(
+                    MatchStage::Playing { started_at, .. } | MatchStage::Ended { started_at: Some(started_at), .. },
+                ) if !is_waiting => *started_at,
+                _ => now,
+            };
+        let waited_ms = waiting_ended_at.ms_since(ticket.entered_at);
+        let offer = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()?.offer);
+        let queue = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref());
+        let hides_avoidance = queue.is_none_or(QueueSpec::avoids_blocked_users);
+        let wait_class = WaitClass {
+            set_id: ticket.set_id,
+            region: nearest_region(stored),
+            party_size: ticket.session.player_count(),
+        };
+        let estimate = is_waiting.then(|| self.wait_estimator.lock().estimate(&wait_class, now)).flatten();
+        let placing_match = match_.as_ref().map(|match_| match_.id);
+        TicketStatus {
+            id: ticket.id,
+            set_id: ticket.set_id,
+            phase,
+            waited_ms,
+            position,
+            wait_median_and_p90_ms: estimate.map(|estimate| (estimate.p50_ms, estimate.p90_ms)),
+            match_view: match_.map(|match_| self.match_view(stored, &match_, now)),
+            offered_set: offer.filter(|offer| is_waiting && offer.after_ms <= waited_ms).map(|offer| offer.set_id),
+            blocking_rule: match (is_waiting, phase) {
+                (true, _) => self.pass_reports.lock().blocking_rule(key, ticket.id),
+                (false, TicketPhase::Placing) => placing_match.and_then(|id| self.placement_problem(id)),
+                (false, _) => None,
+            },
+            return_reason: last_unplayed_match.and_then(|match_| match_.stage.end_reason()),
+            hides_avoidance,
+            resume_token: self.common.token_signer.sign(&resume_claim),
+        }
+    }
+
+    /// Progress of a ticket, by which a watch decides whether its holder knows it already.
+    pub(crate) fn ticket_progress(&self, stored: &StoredTicket) -> TicketProgress {
         let ticket = &stored.ticket;
         let cache = self.cache.read();
         let match_ = match stored.state {
@@ -85,54 +160,14 @@ impl SharedState {
             },
         };
         let is_waiting = matches!(phase, TicketPhase::Waiting | TicketPhase::Paused);
-        let key = QueueKey { set_id: ticket.set_id, silo: ticket.session.silo };
-        let position = is_waiting
-            .then(|| cache.queue_index(key).map_or(0, |index| index.tickets_ahead_of(ticket.entered_at, ticket.id)));
-        let last_unplayed_match_of = cache.last_unplayed_match_of(ticket.id).filter(|_| is_waiting).cloned();
+        let last_unplayed_match = cache.last_unplayed_match_of(ticket.id).filter(|_| is_waiting).cloned();
         drop(cache);
-        let ruleset = self.common.rulesets.ruleset_in_force(ticket.set_id);
-        // Waiting ends when the match starts.
-        let waiting_ended_at =
-            match match_.as_ref().map(|match_| &match_.stage) {
-                Some(
-                    MatchStage::Playing { started_at, .. } | MatchStage::Ended { started_at: Some(started_at), .. },
-                ) if !is_waiting => *started_at,
-                _ => now,
-            };
-        let waited_ms = waiting_ended_at.ms_since(ticket.entered_at);
-        let offer = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()?.offer);
-        let queue = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref());
-        let hides_avoidance = queue.is_none_or(QueueSpec::avoids_blocked_users);
-        let wait_class = WaitClass {
-            set_id: ticket.set_id,
-            region: nearest_region(stored),
-            party_size: ticket.session.player_count(),
-        };
-        let estimate = is_waiting.then(|| self.wait_estimator.lock().estimate(&wait_class, now)).flatten();
         let resume_claim = WatchResumeClaim {
             ticket_id: ticket.id,
             ticket_version: version_without_acknowledgements(stored),
-            match_version: match_version_of_status(phase, match_.as_deref(), last_unplayed_match_of.as_deref()),
+            match_version: match_version_of_status(phase, match_.as_deref(), last_unplayed_match.as_deref()),
         };
-        let placing_match = match_.as_ref().map(|match_| match_.id);
-        TicketStatus {
-            id: ticket.id,
-            set_id: ticket.set_id,
-            phase,
-            waited_ms,
-            position,
-            wait_median_and_p90_ms: estimate.map(|estimate| (estimate.p50_ms, estimate.p90_ms)),
-            match_view: match_.map(|match_| self.match_view(stored, &match_, now)),
-            offered_set: offer.filter(|offer| is_waiting && offer.after_ms <= waited_ms).map(|offer| offer.set_id),
-            blocking_rule: match (is_waiting, phase) {
-                (true, _) => self.pass_reports.lock().blocking_rule(key, ticket.id),
-                (false, TicketPhase::Placing) => placing_match.and_then(|id| self.placement_problem(id)),
-                (false, _) => None,
-            },
-            return_reason: last_unplayed_match_of.and_then(|match_| match_.stage.end_reason()),
-            hides_avoidance,
-            resume_token: self.common.token_signer.sign(&resume_claim),
-        }
+        TicketProgress { phase, match_, last_unplayed_match, resume_claim }
     }
 
     /// Reason that a match has no game server yet, as far as this server has tried to place it.
