@@ -8,7 +8,7 @@ use crate::pb;
 use crate::random::ensure_idempotency_key;
 use crate::retrying_channel::RetryingChannel;
 
-/// PlainOrTlsStream of an advertisement's updates.
+/// Transport of an advertisement's updates.
 #[derive(Clone, Debug)]
 pub(crate) enum UpdateChannel {
     /// One unary call per update.
