@@ -271,7 +271,10 @@ fn host_that_is_full_is_joined() {
 #[test]
 fn game_server_is_advertised_and_never_searches() {
     let game_server = || HostedSession { kind: pb::AdvertisementKind::GameServer, keep_when_full: true, ..hosting(2) };
-    let world = host_world(game_server());
+    let mut world = World::new(3, None);
+    world.handle(Event::BecomeHost(Box::new(game_server())));
+    world.run_to(MatchingState::Advertising);
+    world.run_for(Duration::from_millis(100));
     assert_eq!(world.updates()[0].kind(), pb::AdvertisementKind::GameServer);
     assert_eq!(host_world(hosting(2)).updates()[0].kind(), pb::AdvertisementKind::Session);
 
