@@ -54,12 +54,12 @@ fn played_match(id: u128, users: impl Iterator<Item = (UserKey, u16)>, started_a
         quality: 0.0,
         region: None,
         backfilled_session: None,
-        chosen: Box::default(),
+        chosen_values: Box::default(),
         bots_by_team: Box::default(),
         worst_pair: None,
-        session_start: None,
-        unconfirmed_servers: Vec::new(),
+        session_match_start_by_host: None,
+        servers_that_did_not_confirm: Vec::new(),
         side_reports: SideReports::default(),
-        erased_skills: Vec::new(),
+        kept_skills_of_erased_users: Vec::new(),
     }
 }

@@ -50,9 +50,9 @@ fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
         source,
         normalization_range: range,
         unit,
-        party_aggregation: reduction,
+        number_aggregation: reduction,
         trust,
-        wishes: false,
+        allows_wishes: false,
     }
 }
 
@@ -110,14 +110,14 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdForm::Ids,
+        advertisement_id_form: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
-        involved_phase_percent: 50.0,
+        answered_percent_for_involved_phase: 50.0,
         probing: DEFAULT_PROBING,
-        latency_wishes: false,
+        allows_latency_wishes: false,
         consent: PartyConsentPolicy::Assumed,
         avoid: Box::default(),
-        satisfaction: None,
+        frustrated_player_limits: None,
         teams: None,
         queue: None,
         ready_check: None,
@@ -127,9 +127,9 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
             max_match_ms: 0,
             confirm_ms: 0,
             host_loss_ms: 0,
-            choice: GameServerOrder::BestScore,
+            game_server_order: GameServerOrder::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocatorOfferSpec::NO_OFFERS,
+            allocator_offers: AllocatorOfferSpec::NO_OFFERS,
             report_window_ms: 0,
             host_data: PlayerDataForHost::default(),
         },
@@ -179,7 +179,7 @@ pub(crate) fn client_session(rng: &mut SplitMix64) -> Session {
     if let Some((_, AttributeValue::Number(skill))) = session.attributes.pop_if(|(name, _)| **name == *"skill") {
         session.players[0].stated_skill = Some(skill);
     }
-    session.join_seats = 5;
+    session.offered_seats = 5;
     session
 }
 

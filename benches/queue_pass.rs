@@ -102,11 +102,11 @@ impl WaitingQueue {
                 entered_at: entered,
                 session,
                 player_ratings: ratings,
-                own_round_trips_ms: None,
+                exact_round_trips_ms: None,
                 blocked_users: blocked,
                 rating_digest_key: None,
-                exclusive: false,
-                self_answering: Vec::new(),
+                excludes_other_tickets: false,
+                self_answering_users: Vec::new(),
             })
         };
         let tickets: Vec<Arc<Ticket>> = (0..count).filter_map(ticket).map(Arc::new).collect();
@@ -139,11 +139,11 @@ impl WaitingQueue {
                 entered_at: entered,
                 session,
                 player_ratings: ratings,
-                own_round_trips_ms: None,
+                exact_round_trips_ms: None,
                 blocked_users: blocked,
                 rating_digest_key: None,
-                exclusive: false,
-                self_answering: Vec::new(),
+                excludes_other_tickets: false,
+                self_answering_users: Vec::new(),
             }
         };
         let tickets = (0..count).map(ticket).map(Arc::new).collect();
@@ -202,10 +202,10 @@ fn duel() -> TeamsSpec {
     TeamsSpec {
         team_sizes: [1, 1].into(),
         max_party_size: 1,
-        exact_up_to_size: 5,
+        exact_up_to_team_size: 5,
         roles: Box::default(),
         order: TeamOrderInMatch::Split,
-        role_attribute: None,
+        offered_roles_attribute: None,
         bots: None,
     }
 }
@@ -238,7 +238,7 @@ fn queue(mode: SelectionMode, quality: QualitySpec) -> QueueSpec {
         wait_bonus: None,
         avoid: Box::default(),
         offer: None,
-        satisfaction: None,
+        frustrated_player_window: None,
     }
 }
 
@@ -412,16 +412,16 @@ fn measure(goal: &str, name: &str, waiting: &WaitingQueue) {
 fn passes(count: u64) {
     let mut waiting = WaitingQueue::new(rating_and_place(), queue(SelectionMode::Nearest, QualitySpec::Any), count);
     let window = RatingWindow {
-        bucket_bounds: None,
+        bucket_boundaries: None,
         bucket_width: 25.0,
         rounding: BucketRounding::Round,
-        start: 2,
+        initial_half_width: 2,
         step: 1,
         step_every_ms: 5_000,
-        max: Some(24),
-        max_percent: None,
+        max_half_width: Some(24),
+        max_percent_of_rating: None,
         combine: MaxRangeCombination::Smaller,
-        reciprocal_percent: 100.0,
+        other_range_cover_percent: 100.0,
         clock: WindowClock::Queue,
         rule: WindowPairRule::Contain,
     };
@@ -430,7 +430,7 @@ fn passes(count: u64) {
     waiting.under(|queue, _| {
         queue.window = None;
         queue.quality = QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
-        queue.wait_bonus = Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 });
+        queue.wait_bonus = Some(WaitBonus { per_combined_minute: 0.1, free_combined_minutes: 1.0 });
         queue.selection.mode = SelectionMode::WeightedSample;
     });
     measure("PQ6", "leaderboard, drawn", &waiting);

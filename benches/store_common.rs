@@ -229,7 +229,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
         players: vec![Player { stated_skill: Some(k as f64 + 0.25), ..Player::from_user(user) }],
         nat_type: Some(1),
         game_in_progress: Some(false),
-        join_seats: 5,
+        offered_seats: 5,
         locality: Some(Locality { x: 1234.5, y: -3456.25, z: 1022.125 }),
         attributes: vec![
             ("level".into(), AttributeValue::Number(round as f64)),

@@ -71,7 +71,7 @@ fn ruleset_by_round_trip(rules: RuleOptions, source: LatencyEstimatePolicy) -> R
     for soft in ruleset.soft_filters.iter_mut().filter(|soft| soft.measure == Measure::Distance) {
         (soft.measure, (soft.min, soft.max)) = (Measure::Latency, ROUND_TRIP_RANGE_MS);
     }
-    (ruleset.probing.source, ruleset.probing.trust) = (source, LatencyTrust::Proven);
+    (ruleset.probing.latency_estimate_policy, ruleset.probing.region_latency_trust) = (source, LatencyTrust::Proven);
     ruleset
 }
 
@@ -107,7 +107,7 @@ impl<'a> Searches<'a> {
         let SearchingParty { session, attribute_values, vector } = &self.of[number % self.of.len()];
         let predictor = self.fleet.map(|fleet| RoundTripPredictor {
             fleet,
-            own: vector,
+            own_vector: vector,
             now: UnixMs(NOW),
             precision: PairPrecision::Search,
         });

@@ -62,7 +62,7 @@ fn random_rating(rng: &mut SplitMix64) -> f64 {
 /// Values of a session of one player with this rating.
 fn values(ruleset: &Ruleset, session: &Session, rating: f64) -> AttributeValues {
     let rating = PlayerRating { rating, deviation: 0.0 };
-    let standing = PlayerStanding { rating, match_count: 10, disputed_percent: 0.0, is_frustrated: false };
+    let standing = PlayerStanding { rating, rated_match_count: 10, disputed_percent: 0.0, is_frustrated: false };
     AttributeValues::from_session_and_standings(ruleset, session, Some(&[standing]))
 }
 

@@ -144,10 +144,10 @@ pub(crate) fn ticket(rng: &mut SplitMix64, ruleset: &Ruleset, mean: f64, deviati
         entered_at: UnixMs(NOW - rng.below(60_000)),
         session,
         player_ratings: vec![PlayerRating { rating, deviation: 100.0 }],
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         blocked_users: Vec::new(),
         rating_digest_key: None,
-        exclusive: false,
-        self_answering: Vec::new(),
+        excludes_other_tickets: false,
+        self_answering_users: Vec::new(),
     }
 }

@@ -112,7 +112,7 @@ pub(crate) fn query<'a>(ruleset: &'a Ruleset, session: &'a Session, values: &'a 
 
 fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, allowed_ranges: &[AllowedRange]) -> IndexEntry {
     let mut session = session(rng, 1_500.0, 350.0);
-    session.join_seats = 5;
+    session.offered_seats = 5;
     entry_of(rng, ruleset, session, allowed_ranges)
 }
 

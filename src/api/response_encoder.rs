@@ -282,7 +282,7 @@ impl<'a> CandidatesResponseEncoder<'a> {
             encoding::uint64::encode(9, &ms, out);
         }
         encoding::string::encode_repeated(10, &prefix_with_session_composition(&answer.ignored_fields), out);
-        if has_candidates && answer.ruleset.handles == AdvertisementIdForm::Ids {
+        if has_candidates && answer.ruleset.advertisement_id_form == AdvertisementIdForm::Ids {
             encoding::message::encode(11, &latency_plan(&answer.ruleset.probing), out);
         }
         EncodedCandidatesResponse { bytes }
@@ -372,8 +372,8 @@ fn latency_plan(probing: &ProbingSpec) -> pb::LatencyPlan {
         ProbedPlayers::Quick => pb::ProbePlayers::Quick,
     };
     pb::LatencyPlan {
-        quick: probing.quick_probe.into(),
-        involved: probing.involved_probe.into(),
+        quick: probing.quick_probe_candidates.into(),
+        involved: probing.involved_probe_candidates.into(),
         probe_players: probe_players.into(),
         quick_timeout_ms: QUICK_PROBE_TIMEOUT_MS,
     }

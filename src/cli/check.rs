@@ -114,14 +114,14 @@ fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
         ));
     }
     let probing = &ruleset.probing;
-    if probing.source == LatencyEstimatePolicy::PredictedV1 {
+    if probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1 {
         let PredictorConstants { beacons_min, floors_min, .. } = PREDICTOR_V1;
         warnings.push(format!(
             "it predicts round trips only with at least {beacons_min} live beacons, between parties with round trips to at \
              least {floors_min} of them; otherwise it uses regions or distance"
         ));
     }
-    if probing.source == LatencyEstimatePolicy::Measured && probing.players == ProbedPlayers::Never {
+    if probing.latency_estimate_policy == LatencyEstimatePolicy::Measured && probing.players == ProbedPlayers::Never {
         warnings.push(
             "Source is measured, and players' machines are never probed; sessions without a probe endpoint of a game server \
              have no round trip in hard filters"
@@ -160,7 +160,7 @@ fn describe_changed_defaults(ruleset: &Ruleset) -> Option<String> {
 
 /// Summary of the queue: its matches, and how its limits change with the wait.
 fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Vec<String> {
-    let WaitOutlook { limits_final_after_ms: final_after_ms, final_limits, quality_reached } =
+    let WaitOutlook { limits_final_after_ms: final_after_ms, final_limits, any_match_suffices_after: quality_reached } =
         wait_outlook(ruleset, queue);
     let interval = format_duration(queue.pass_interval_ms.into());
     let mut lines = vec![format!("its queue makes matches of {}, every {interval}", describe_teams(teams))];
@@ -191,7 +191,13 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
         }
     }
     lines.extend(describe_draw_threshold(ruleset, queue, teams));
-    lines.extend(queue.satisfaction.iter().chain(&ruleset.satisfaction).map(describe_frustrated_player_rule));
+    lines.extend(
+        queue
+            .frustrated_player_window
+            .iter()
+            .chain(&ruleset.frustrated_player_limits)
+            .map(describe_frustrated_player_rule),
+    );
     if let Some(offer) = queue.offer {
         lines.push(format!("a ticket that waits {} is offered set {}", format_duration(offer.after_ms), offer.set_id));
     }
@@ -219,9 +225,10 @@ fn describe_frustrated_player_rule(rule: &FrustratedPlayerSpec) -> String {
         rule.feedback_below.map(|score| format!("rated {min_matches} matches or more below {score} on average")),
     ];
     let effects = [
-        (rule.widen != 1.0).then(|| format!("{} times as far", rule.widen)),
-        (rule.shift_down != 0.0).then(|| format!("around a rating {} points lower", rule.shift_down)),
-        (rule.widen_limits != 1.0).then(|| format!("with limits {} times as wide", rule.widen_limits)),
+        (rule.window_widen_factor != 1.0).then(|| format!("{} times as far", rule.window_widen_factor)),
+        (rule.window_shift_down_points != 0.0)
+            .then(|| format!("around a rating {} points lower", rule.window_shift_down_points)),
+        (rule.limit_widen_factor != 1.0).then(|| format!("with limits {} times as wide", rule.limit_widen_factor)),
     ];
     let [conditions, effects] =
         [&conditions[..], &effects[..]].map(|all| all.iter().flatten().cloned().collect::<Vec<String>>());

@@ -43,7 +43,7 @@ impl PartyValueReader {
     /// Attribute values of a waiting ticket under `ruleset`, with the limits that its pass gives it.
     pub(crate) fn ticket_attribute_values(&self, ruleset: &Ruleset, ticket: &Ticket) -> AttributeValues {
         let values = AttributeValues::from_ticket(ruleset, ticket);
-        if ruleset.satisfaction.is_none() {
+        if ruleset.frustrated_player_limits.is_none() {
             return values;
         }
         let standings = self.player_standings(ruleset, &ticket.session).unwrap_or_default();

@@ -17,7 +17,7 @@ use crate::domain::id::{BuildIdHasher, RatingKey, SetId, UserKey};
 use crate::domain::player_standing::PlayerStanding;
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
-use crate::domain::rating::{MatchActivity, Skill};
+use crate::domain::rating::{AllUsersMatchActivity, Skill};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::FrustratedPlayerSpec;
 use crate::domain::ruleset::rating::RatingSpec;
@@ -46,7 +46,7 @@ pub(crate) struct RatingCache {
 struct KeyedRatings {
     rows: HashMap<UserKey, RatingRow, BuildIdHasher>,
     /// Match activity, over all users.
-    match_activity: MatchActivity,
+    match_activity: AllUsersMatchActivity,
     /// Leaderboard, and the z for which it is built.
     leaderboard: Option<(f64, Leaderboard)>,
 }
@@ -65,7 +65,7 @@ impl LeaderboardRanks<'_> {
         let (mut sum, mut count) = (0.0, 0.0_f64);
         for (user, rating) in players {
             let rank = match self.ratings.rows.get(&user) {
-                Some(row) => self.leaderboard.index_of(&leaderboard_entry(row, self.spec.z)),
+                Some(row) => self.leaderboard.index_of(&leaderboard_entry(row, self.spec.leaderboard_z)),
                 None => self.leaderboard.index_of_rating(self.spec.conservative_rating(rating)),
             };
             (sum, count) = (sum + rank as f64, count + 1.0);
@@ -121,8 +121,8 @@ impl RatingCache {
     }
 
     /// Match activity of the ratings with `key`.
-    pub(crate) fn match_activity_of_all_users(&self, key: RatingKey) -> MatchActivity {
-        self.ratings_by_key.get(&key).map_or_else(MatchActivity::default, |group| group.match_activity)
+    pub(crate) fn match_activity_of_all_users(&self, key: RatingKey) -> AllUsersMatchActivity {
+        self.ratings_by_key.get(&key).map_or_else(AllUsersMatchActivity::default, |group| group.match_activity)
     }
 
     /// Standing of a user at `now` by the ratings of `ruleset`.
@@ -140,9 +140,9 @@ impl RatingCache {
         let Skill { estimate, match_count, .. } = self.skill_at(rating, user, now);
         PlayerStanding {
             rating: estimate,
-            match_count,
+            rated_match_count: match_count,
             disputed_percent: row.map_or(0.0, |row| row.satisfaction.disputed_percent(row.rated_match_count)),
-            is_frustrated: ruleset.satisfaction.as_ref().zip(row).is_some_and(is_frustrated),
+            is_frustrated: ruleset.frustrated_player_limits.as_ref().zip(row).is_some_and(is_frustrated),
         }
     }
 
@@ -154,10 +154,10 @@ impl RatingCache {
     /// Leaderboard by `rating - z * deviation`, best first, ties by user. Rebuilt when z changes.
     pub(crate) fn leaderboard(&mut self, KeyedRatingSpec { key, spec }: &KeyedRatingSpec) -> &Leaderboard {
         let group = self.ratings_by_key.entry(*key).or_default();
-        let existing = group.leaderboard.take().filter(|(z, _)| z.to_bits() == spec.z.to_bits());
+        let existing = group.leaderboard.take().filter(|(z, _)| z.to_bits() == spec.leaderboard_z.to_bits());
         let build = || {
-            let entries = group.rows.values().map(|row| leaderboard_entry(row, spec.z));
-            (spec.z, Leaderboard::from_entries(entries.collect()))
+            let entries = group.rows.values().map(|row| leaderboard_entry(row, spec.leaderboard_z));
+            (spec.leaderboard_z, Leaderboard::from_entries(entries.collect()))
         };
         let leaderboard = existing.unwrap_or_else(build);
         &group.leaderboard.insert(leaderboard).1
@@ -260,7 +260,7 @@ mod tests {
         let uncertain = RatingRow { rating: PlayerRating { rating: 3.5, deviation: 100.0 }, ..test_rating_row(2, 0.0) };
         cache.upsert(uncertain);
         assert_eq!(ranked_users(&mut cache, &spec), [3, 1, 4, 2]);
-        assert_eq!(ranked_users(&mut cache, &RatingSpec { z: 0.0, ..spec }), [2, 3, 1, 4]);
+        assert_eq!(ranked_users(&mut cache, &RatingSpec { leaderboard_z: 0.0, ..spec }), [2, 3, 1, 4]);
         assert_eq!(ranked_users(&mut cache, &spec), [3, 1, 4, 2]);
     }
 }

@@ -91,11 +91,11 @@ impl DigestInput {
             nat_type,
             game_in_progress,
             big_party_count,
-            join_seats,
+            offered_seats: join_seats,
             locality: _,
             attributes,
             region_latencies: _,
-            origin: _,
+            value_origin: _,
             details: _,
         } = session;
         self.number(silo.0);
@@ -148,7 +148,7 @@ impl DigestInput {
         self.number(u64::MAX);
         self.number(wishes.len() as u64);
         for wish in wishes {
-            self.bytes(wish.attribute.as_bytes());
+            self.bytes(wish.subject_name.as_bytes());
             self.0.push(wish.accepts_missing.into());
             self.number(wish.steps().len() as u64);
             for step in wish.steps() {

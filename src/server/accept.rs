@@ -43,7 +43,7 @@ pub struct IncomingConnections {
     handshaker: Arc<ConnectionHandshaker>,
     handshakes: JoinSet<Result<Option<TimedConnection<PlainOrTlsStream>>, ConnectionRejection>>,
     /// Handshakes in order of their start; some may have finished.
-    oldest_handshakes: VecDeque<AbortHandle>,
+    handshakes_by_age: VecDeque<AbortHandle>,
     accept_retry: Option<Pin<Box<Sleep>>>,
     /// The last `accept` failed.
     accept_failed: bool,
@@ -69,7 +69,7 @@ impl IncomingConnections {
             address,
             handshaker: Arc::new(handshaker),
             handshakes: JoinSet::new(),
-            oldest_handshakes: VecDeque::new(),
+            handshakes_by_age: VecDeque::new(),
             accept_retry: None,
             accept_failed: false,
             unidentified_deadline: None,
@@ -102,17 +102,17 @@ impl IncomingConnections {
             AcceptedConnection::Ready(connection) => return Some(connection),
             AcceptedConnection::Pending(pending) => pending,
         };
-        if self.oldest_handshakes.len() >= self.handshaker.limits.handshakes_max {
-            self.oldest_handshakes.retain(|handshake| !handshake.is_finished());
-            if self.oldest_handshakes.len() >= self.handshaker.limits.handshakes_max
-                && let Some(oldest) = self.oldest_handshakes.pop_front()
+        if self.handshakes_by_age.len() >= self.handshaker.limits.handshakes_max {
+            self.handshakes_by_age.retain(|handshake| !handshake.is_finished());
+            if self.handshakes_by_age.len() >= self.handshaker.limits.handshakes_max
+                && let Some(oldest) = self.handshakes_by_age.pop_front()
             {
                 oldest.abort();
                 self.report_rejection(ConnectionRejection::MaxHandshakes);
             }
         }
         let handshaker = self.handshaker.clone();
-        self.oldest_handshakes.push_back(self.handshakes.spawn(async move { handshaker.complete(pending).await }));
+        self.handshakes_by_age.push_back(self.handshakes.spawn(async move { handshaker.complete(pending).await }));
         None
     }
 

@@ -1,7 +1,7 @@
 //! Connection limits: in total, per client prefix and per trusted peer, and the rate of new connections per prefix.
 //!
 //! Places of untrusted connections are shared by strangers and by callers with an identity. From `CROWDED_PERCENT` of the
-//! places on, a connection on which no identity was accepted is closed `unidentified_age_max` after its start. When no
+//! places on, a connection on which no identity was accepted is closed `crowded_unidentified_age_max` after its start. When no
 //! place is free, the oldest such connection gives its place to a new one. Trusted peers have places of their own.
 
 mod limits;
@@ -59,21 +59,21 @@ pub enum PeerTrust {
 
 /// Whether an address is 127.0.0.1 or ::1, as local proxies use. The rest of 127/8 is not trusted, because no local
 /// component uses it.
-pub fn is_loopback_address(address: IpAddr) -> bool {
+pub fn is_localhost_address(address: IpAddr) -> bool {
     address == IpAddr::V4(Ipv4Addr::LOCALHOST) || address == IpAddr::V6(Ipv6Addr::LOCALHOST)
 }
 
 #[derive(Debug, Default)]
 struct ConnectionCounts {
     /// Places that untrusted connections hold.
-    taken: usize,
+    untrusted_places: usize,
     /// Connections of trusted peers.
     trusted: usize,
     /// Connections that no identity is known of, in the order of their start. Identities are noticed when an entry is next
     /// looked at.
     unidentified: BTreeMap<u64, UnidentifiedConnection>,
     /// Connections that were closed for others and have not ended yet, with the reason. They hold no place.
-    closing: HashMap<u64, ConnectionRejection>,
+    closing_reasons: HashMap<u64, ConnectionRejection>,
     next_serial: u64,
     prefixes: HashMap<ClientPrefix, PrefixState>,
     /// Number of prefixes at which idle ones are pruned.
@@ -119,7 +119,7 @@ impl ConnectionLimiter {
             counts.prune(now);
         }
         let frame_bucket = match trust {
-            PeerTrust::TrustedPeer => counts.count_trusted_peer(address, &self.limits, now)?,
+            PeerTrust::TrustedPeer => counts.admit_trusted_peer(address, &self.limits, now)?,
             PeerTrust::Untrusted => counts.admit_untrusted(address, &self.limits, now)?,
         };
         let serial = counts.next_serial;
@@ -154,7 +154,7 @@ impl ConnectionLimiter {
     pub fn shed_unidentified_connections(&self, now: Instant) -> Option<Instant> {
         let mut counts = self.lock();
         while counts.is_crowded(&self.limits) {
-            let closes_at = counts.oldest_unidentified()? + self.limits.unidentified_age_max;
+            let closes_at = counts.oldest_unidentified()? + self.limits.crowded_unidentified_age_max;
             if now < closes_at {
                 return Some(closes_at);
             }
@@ -171,7 +171,7 @@ impl ConnectionLimiter {
 }
 
 impl ConnectionCounts {
-    fn count_trusted_peer(
+    fn admit_trusted_peer(
         &mut self,
         address: IpAddr,
         limits: &ConnectionLimits,
@@ -206,8 +206,8 @@ impl ConnectionCounts {
             let state = self.prefix_state(prefix, limits, now);
             state.connect_bucket.take(1, now).map_err(|_| prefix.rate_reason())?;
         }
-        if self.taken >= limits.untrusted_total {
-            let is_bounded = self.closing.len() < (limits.untrusted_total * CLOSING_PERCENT).div_ceil(100);
+        if self.untrusted_places >= limits.untrusted_total {
+            let is_bounded = self.closing_reasons.len() < (limits.untrusted_total * CLOSING_PERCENT).div_ceil(100);
             if !is_bounded || !self.close_oldest_unidentified(ConnectionRejection::NoIdentityReplaced) {
                 return Err(ConnectionRejection::MaxConnections);
             }
@@ -218,7 +218,7 @@ impl ConnectionCounts {
             state.open_connections += 1;
             frame_bucket.get_or_insert_with(|| state.prefix_frame_bucket.clone());
         }
-        self.taken += 1;
+        self.untrusted_places += 1;
         Ok(frame_bucket)
     }
 
@@ -228,7 +228,7 @@ impl ConnectionCounts {
 
     /// Whether so few places are free that connections without an identity have a short life.
     fn is_crowded(&self, limits: &ConnectionLimits) -> bool {
-        self.taken * 100 >= limits.untrusted_total * CROWDED_PERCENT
+        self.untrusted_places * 100 >= limits.untrusted_total * CROWDED_PERCENT
     }
 
     /// Start of the oldest connection without an identity. Forgets connections that have one by now.
@@ -248,8 +248,8 @@ impl ConnectionCounts {
             return false;
         }
         let Some((serial, oldest)) = self.unidentified.pop_first() else { return false };
-        self.closing.insert(serial, reason);
-        self.taken -= 1;
+        self.closing_reasons.insert(serial, reason);
+        self.untrusted_places -= 1;
         oldest.stop.cancel();
         true
     }
@@ -279,9 +279,9 @@ impl ConnectionCounts {
             return None;
         }
         self.unidentified.remove(&permit.serial);
-        let closed_for = self.closing.remove(&permit.serial);
+        let closed_for = self.closing_reasons.remove(&permit.serial);
         if closed_for.is_none() {
-            self.taken -= 1;
+            self.untrusted_places -= 1;
         }
         closed_for
     }
@@ -289,7 +289,7 @@ impl ConnectionCounts {
 
 impl ConnectionPermit {
     /// Also counts the connection at `observer`.
-    pub fn with_observer(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
+    pub fn count_at_observer(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
         observer.connection_count_changed(1);
         self.observer = Some(observer.clone());
         self

@@ -15,12 +15,12 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counted events of a server.
 #[derive(Clone, Debug)]
-pub(super) struct CountedRejectionReporter {
+pub(super) struct UnloggedRejectionReporter {
     pub(super) calls: Arc<RpcMetrics>,
     pub(super) audit_log: Arc<AuditLog>,
 }
 
-impl CountedRejectionReporter {
+impl UnloggedRejectionReporter {
     /// Runs the task until `shutdown`.
     pub(super) fn spawn(&self, supervisor: &TaskSupervisor, shutdown: &CancellationToken) {
         let (events, stop) = (self.clone(), shutdown.clone());

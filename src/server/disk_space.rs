@@ -24,7 +24,7 @@ pub(super) struct DiskMonitor {
     warning_bytes: u64,
     metrics: Arc<Metrics>,
     /// Disks with little free space, as text for operators.
-    low_space_warnings: Mutex<Vec<String>>,
+    readiness_notes: Mutex<Vec<String>>,
 }
 
 impl DiskMonitor {
@@ -47,13 +47,13 @@ impl DiskMonitor {
             folders: folders.into_iter().filter_map(|(name, folder)| Some((name, folder?))).collect(),
             warning_bytes: u64::from(config.disk_free_warning_mib) << 20,
             metrics,
-            low_space_warnings: Mutex::default(),
+            readiness_notes: Mutex::default(),
         })
     }
 
     /// Notes for operators about disks with little free space, one line each.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.low_space_warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.readiness_notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Measures all disks. Blocks, for each disk until a deadline. What the log says is on the page of readiness already.
@@ -61,7 +61,7 @@ impl DiskMonitor {
         let measured = self.folders.iter().map(|(name, folder)| (*name, folder, files::disk_space(folder)));
         let measured: Vec<_> = measured.collect();
         let notes = measured.iter().filter_map(|(name, folder, space)| self.record(*name, folder, space)).collect();
-        *self.low_space_warnings.lock().unwrap_or_else(PoisonError::into_inner) = notes;
+        *self.readiness_notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
         for (name, _, space) in &measured {
             let folder = name.as_str();
             match space {
@@ -137,7 +137,7 @@ mod tests {
             folders: vec![(DiskFolder::Store, folder.clone()), (DiskFolder::AuditLog, folder.join("missing"))],
             warning_bytes,
             metrics: metrics.clone(),
-            low_space_warnings: Mutex::default(),
+            readiness_notes: Mutex::default(),
         };
         let roomy = monitor(0);
         roomy.measure();

@@ -23,28 +23,28 @@ use crate::api::layer::{CallLayer, CallService};
 /// Time for which a browser may cache the CORS rules.
 const CORS_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Layer that puts a `GrpcOrWebRouter` in front of the routes.
+/// Layer that puts a `GrpcOrGrpcWebRouter` in front of the routes.
 #[derive(Clone)]
-pub(super) struct GrpcOrWebLayer(pub(super) CallLayer);
+pub(super) struct GrpcOrGrpcWebLayer(pub(super) CallLayer);
 
 /// Routes behind native gRPC and behind gRPC-Web.
 #[derive(Clone)]
-pub(super) struct GrpcOrWebRouter {
+pub(super) struct GrpcOrGrpcWebRouter {
     grpc: CallService<Routes>,
     grpc_web: Arc<Cors<GrpcWebService<CallService<Routes>>>>,
 }
 
-impl Layer<Routes> for GrpcOrWebLayer {
-    type Service = GrpcOrWebRouter;
+impl Layer<Routes> for GrpcOrGrpcWebLayer {
+    type Service = GrpcOrGrpcWebRouter;
 
-    fn layer(&self, routes: Routes) -> GrpcOrWebRouter {
+    fn layer(&self, routes: Routes) -> GrpcOrGrpcWebRouter {
         let grpc = self.0.layer(routes);
         let grpc_web = Arc::new(permissive_cors_layer().layer(GrpcWebLayer::new().layer(grpc.clone())));
-        GrpcOrWebRouter { grpc, grpc_web }
+        GrpcOrGrpcWebRouter { grpc, grpc_web }
     }
 }
 
-impl Service<Request<Body>> for GrpcOrWebRouter {
+impl Service<Request<Body>> for GrpcOrGrpcWebRouter {
     type Response = Response<CallResponseBody>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>>;

@@ -35,7 +35,7 @@ const FREE_FRAMES_PER_RESPONSE_FRAME: u32 = 3;
 
 /// Control frame limiter of one connection.
 #[derive(Debug)]
-pub struct FrameLimiter {
+pub struct ControlFrameLimiter {
     protocol: ConnectionProtocol,
     client_frames: FrameHeaderParser,
     server_frames: FrameHeaderParser,
@@ -64,7 +64,7 @@ struct FrameHeaderParser {
     payload_left: u32,
 }
 
-impl FrameLimiter {
+impl ControlFrameLimiter {
     /// Creates the limiter of a connection with its own `rate`, which shares `prefix_bucket` with its client prefix.
     pub fn new(rate: Rate, prefix_bucket: Arc<Mutex<TokenBucket>>, now: Instant) -> Self {
         Self {

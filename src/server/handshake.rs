@@ -12,9 +12,9 @@ use crate::api::client_address::ConnectionPeer;
 use crate::api::layer::call_reporter::RpcObserver;
 use crate::clock::Clock;
 use crate::server::conn_limit::{
-    ConnectionLimiter, ConnectionLimits, ConnectionPermit, PeerTrust, is_loopback_address,
+    ConnectionLimiter, ConnectionLimits, ConnectionPermit, PeerTrust, is_localhost_address,
 };
-use crate::server::h2_frame_limit::FrameLimiter;
+use crate::server::h2_frame_limit::ControlFrameLimiter;
 use crate::server::limits::EdgeLimits;
 use crate::server::proxy_header;
 use crate::server::tcp_round_trip::FloorObserver;
@@ -27,7 +27,7 @@ use crate::telemetry::label::ConnectionRejection;
 #[derive(Clone)]
 pub struct ProxySettings {
     /// Whether an address is a trusted proxy, which carries the connections of many clients.
-    pub is_trusted: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    pub is_trusted_proxy: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
     /// Each connection must start with a PROXY header; peers that are not trusted proxies are rejected.
     pub require_proxy_header: bool,
 }
@@ -35,7 +35,7 @@ pub struct ProxySettings {
 impl ProxySettings {
     /// Settings of a port without proxies.
     pub fn without_proxies() -> Self {
-        Self { is_trusted: Arc::new(|_| false), require_proxy_header: false }
+        Self { is_trusted_proxy: Arc::new(|_| false), require_proxy_header: false }
     }
 }
 
@@ -44,7 +44,7 @@ pub struct ConnectionHandshaker {
     /// Connection limits and timeouts.
     pub limits: Arc<EdgeLimits>,
     /// Source of jitter for connection lifetimes.
-    pub clock: Arc<dyn Clock>,
+    pub jitter_source: Arc<dyn Clock>,
     /// Counts connections and rejections.
     pub observer: Arc<dyn RpcObserver>,
     /// TLS configuration; `None`: plaintext.
@@ -83,19 +83,19 @@ impl ConnectionHandshaker {
         proxies: ProxySettings,
     ) -> Self {
         let connection_limits = ConnectionLimits {
-            untrusted_total: limits.connections_max,
+            untrusted_total: limits.untrusted_connections_max,
             trusted_total: limits.trusted_connections_max,
-            per_prefix: limits.connections_per_prefix_max,
+            per_host: limits.connections_per_host_max,
             per_site: limits.connections_per_site_max,
             per_network: limits.connections_per_network_max,
             per_trusted_peer: limits.connections_per_trusted_peer_max,
-            connect_interval: limits.connect_interval_per_prefix,
+            host_connect_interval: limits.connect_interval_per_host,
             network_connect_interval: limits.connect_interval_per_network,
-            control_frame_rate: limits.control_frame_rate_per_prefix,
-            unidentified_age_max: limits.unidentified_age_max,
+            control_frame_rate_per_host: limits.control_frame_rate_per_host,
+            crowded_unidentified_age_max: limits.crowded_unidentified_age_max,
         };
         let connection_limiter = ConnectionLimiter::new(connection_limits, hard_stop);
-        Self { limits, clock, observer, tls, proxies, connection_limiter, observes_tcp_floor: false }
+        Self { limits, jitter_source: clock, observer, tls, proxies, connection_limiter, observes_tcp_floor: false }
     }
 
     /// Samples the least round trips of connections that come from clients themselves.
@@ -119,7 +119,7 @@ impl ConnectionHandshaker {
         // Fails only on a closed connection, which is noticed when it is read.
         let _ = stream.set_nodelay(true);
         if self.proxies.require_proxy_header {
-            return if (self.proxies.is_trusted)(address) {
+            return if (self.proxies.is_trusted_proxy)(address) {
                 Ok(AcceptedConnection::Pending(PendingHandshake { stream, address, permit: None }))
             } else {
                 Err(ConnectionRejection::UntrustedPeer)
@@ -178,7 +178,7 @@ impl ConnectionHandshaker {
     }
 
     fn peer_trust(&self, address: IpAddr) -> PeerTrust {
-        if is_loopback_address(address) || (self.proxies.is_trusted)(address) {
+        if is_localhost_address(address) || (self.proxies.is_trusted_proxy)(address) {
             PeerTrust::TrustedPeer
         } else {
             PeerTrust::Untrusted
@@ -187,7 +187,7 @@ impl ConnectionHandshaker {
 
     fn acquire_permit(&self, address: IpAddr) -> Result<ConnectionPermit, ConnectionRejection> {
         let permit = self.connection_limiter.acquire(address, self.peer_trust(address), Instant::now())?;
-        Ok(permit.with_observer(&self.observer))
+        Ok(permit.count_at_observer(&self.observer))
     }
 
     fn timed_connection(
@@ -198,8 +198,8 @@ impl ConnectionHandshaker {
         permit: ConnectionPermit,
     ) -> TimedConnection<PlainOrTlsStream> {
         let (is_trusted, streams_max) = match self.peer_trust(address) {
-            PeerTrust::TrustedPeer => (true, self.limits.streams_per_trusted_connection_max),
-            PeerTrust::Untrusted => (false, self.limits.streams_per_connection_max),
+            PeerTrust::TrustedPeer => (true, self.limits.streaming_calls_per_trusted_connection_max),
+            PeerTrust::Untrusted => (false, self.limits.streaming_calls_per_untrusted_connection_max),
         };
         let has_identity = permit.has_identity().clone();
         let peer =
@@ -209,12 +209,12 @@ impl ConnectionHandshaker {
         }
         let timeouts = ConnectionTimeouts {
             first_bytes: self.limits.first_bytes_timeout,
-            lifetime: self.limits.connection_lifetime(self.clock.random_unit_f64()),
+            lifetime: self.limits.connection_lifetime(self.jitter_source.random_unit_f64()),
             write_stall: self.limits.write_stall_timeout,
         };
-        let frame_limiter = permit
-            .prefix_frame_bucket()
-            .map(|bucket| FrameLimiter::new(self.limits.control_frame_rate, bucket, Instant::now()));
+        let frame_limiter = permit.prefix_frame_bucket().map(|bucket| {
+            ControlFrameLimiter::new(self.limits.control_frame_rate_per_connection, bucket, Instant::now())
+        });
         // At the other end of a proxy's connection is the proxy.
         let is_of_client = !is_trusted && !self.proxies.require_proxy_header;
         let floor_observer =

@@ -26,7 +26,7 @@ use crate::api::layer::{CallLayer, CallService, is_grpc};
 #[derive(Clone, Debug)]
 pub enum OperatorHosts {
     /// These names, in lower case and without ports.
-    Names(Vec<String>),
+    IpLocalhostOrNames(Vec<String>),
     /// Any name. For TLS: a browser has compared the name with the certificate, which a web page does not have.
     Any,
 }
@@ -80,7 +80,7 @@ impl OperatorHosts {
 
     /// Whether `host`, with or without a port, is an address, `localhost` or a configured name.
     fn is_own_name(&self, host: &[u8]) -> bool {
-        let Self::Names(names) = self else { return true };
+        let Self::IpLocalhostOrNames(names) = self else { return true };
         let Ok(authority) = Authority::try_from(host) else { return false };
         if authority.as_str().contains('@') {
             return false;
@@ -102,31 +102,35 @@ fn is_same_origin(origin: &[u8], host: Option<&[u8]>) -> bool {
     }
 }
 
-/// Layer that puts an `OperatorRouter` in front of the routes.
+/// Layer that puts an `HostCheckService` in front of the routes.
 #[derive(Clone)]
 pub(super) struct HostCheckLayer {
-    pub(super) calls: CallLayer,
+    pub(super) call_layer: CallLayer,
     pub(super) hosts: Arc<OperatorHosts>,
     pub(super) observer: Arc<dyn RpcObserver>,
 }
 
 /// Routes of the operator port behind the check.
 #[derive(Clone)]
-pub(super) struct OperatorRouter {
+pub(super) struct HostCheckService {
     calls: CallService<Routes>,
     hosts: Arc<OperatorHosts>,
     observer: Arc<dyn RpcObserver>,
 }
 
 impl Layer<Routes> for HostCheckLayer {
-    type Service = OperatorRouter;
+    type Service = HostCheckService;
 
-    fn layer(&self, routes: Routes) -> OperatorRouter {
-        OperatorRouter { calls: self.calls.layer(routes), hosts: self.hosts.clone(), observer: self.observer.clone() }
+    fn layer(&self, routes: Routes) -> HostCheckService {
+        HostCheckService {
+            calls: self.call_layer.layer(routes),
+            hosts: self.hosts.clone(),
+            observer: self.observer.clone(),
+        }
     }
 }
 
-impl Service<Request<Body>> for OperatorRouter {
+impl Service<Request<Body>> for HostCheckService {
     type Response = Response<CallResponseBody>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>>;
@@ -160,7 +164,7 @@ mod tests {
         if let Some(origin) = origin {
             request.headers_mut().insert(ORIGIN, origin.parse().unwrap());
         }
-        OperatorHosts::Names(vec!["ops.example".to_owned()]).check(&request)
+        OperatorHosts::IpLocalhostOrNames(vec!["ops.example".to_owned()]).check(&request)
     }
 
     #[test]
@@ -180,7 +184,7 @@ mod tests {
         assert_eq!(check(&[], None), Ok(()));
         let request = Request::builder().uri("http://evil.example/readyz").body(Body::empty()).unwrap();
         assert_eq!(OperatorHosts::Any.check(&request), Ok(()));
-        assert_eq!(OperatorHosts::Names(Vec::new()).check(&request), Err(RequestRefusalReason::WrongHost));
+        assert_eq!(OperatorHosts::IpLocalhostOrNames(Vec::new()).check(&request), Err(RequestRefusalReason::WrongHost));
     }
 
     #[test]

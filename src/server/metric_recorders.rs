@@ -13,10 +13,10 @@ use crate::telemetry::label::{AuthFailure, ConnectionRejection, GrpcCode, Method
 use crate::telemetry::metric::{CallSeries, Metrics};
 
 /// Interval of log lines about rejected connections, so that a flood of connections does not flood the log.
-const REJECTION_LOG_INTERVAL: Duration = Duration::from_secs(10);
+const CONNECTION_REJECTION_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time in which `FAILED_CALL_LINES_MAX` log lines are written about failed calls of one method with one code.
-const FAILED_CALL_WINDOW_MS: u64 = 60_000;
+const FAILED_CALL_LOG_WINDOW_MS: u64 = 60_000;
 
 /// Log lines about failed calls of one method with one code in a window; the others are counted.
 const FAILED_CALL_LINES_MAX: u32 = 5;
@@ -28,7 +28,7 @@ pub(super) struct RpcMetrics {
     /// Series of successful calls, by method.
     ok_calls: Vec<OnceLock<CallSeries>>,
     /// Time of the last log line about a rejected connection.
-    rejection_logged_at: Mutex<Option<Instant>>,
+    connection_rejection_logged_at: Mutex<Option<Instant>>,
     /// Limits the log lines about failed calls, by method and code.
     failed_call_log_sampler: EventSampler<(&'static str, i32)>,
     started_at: Instant,
@@ -40,8 +40,8 @@ impl RpcMetrics {
         Self {
             metrics,
             ok_calls: Method::ALL.iter().map(|_| OnceLock::new()).collect(),
-            rejection_logged_at: Mutex::default(),
-            failed_call_log_sampler: EventSampler::new(FAILED_CALL_WINDOW_MS, FAILED_CALL_LINES_MAX),
+            connection_rejection_logged_at: Mutex::default(),
+            failed_call_log_sampler: EventSampler::new(FAILED_CALL_LOG_WINDOW_MS, FAILED_CALL_LINES_MAX),
             started_at: Instant::now(),
         }
     }
@@ -97,8 +97,8 @@ impl RpcObserver for RpcMetrics {
             self.metrics.connections_rejected.get_or_create(&label).inc();
         }
         let now = Instant::now();
-        let mut logged_at = self.rejection_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if logged_at.is_none_or(|logged_at| now - logged_at > REJECTION_LOG_INTERVAL) {
+        let mut logged_at = self.connection_rejection_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged_at.is_none_or(|logged_at| now - logged_at > CONNECTION_REJECTION_LOG_INTERVAL) {
             *logged_at = Some(now);
             tracing::warn!(reason, "connection rejected; fireteam_connections_rejected_total counts all");
         }
@@ -108,12 +108,12 @@ impl RpcObserver for RpcMetrics {
 /// Records count and duration of store operations and transactions.
 pub(super) struct StoreMeter {
     pub(super) metrics: Arc<Metrics>,
-    pub(super) started: Instant,
+    pub(super) monotonic_origin: Instant,
 }
 
 impl StoreObserver for StoreMeter {
     fn monotonic_time(&self) -> Duration {
-        self.started.elapsed()
+        self.monotonic_origin.elapsed()
     }
 
     fn on_operation(&self, operation: &'static str, duration: Duration, is_ok: bool, rows: usize) {
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn store_transactions_are_recorded_under_their_names() {
         let metrics = Arc::new(Metrics::new());
-        let meter = StoreMeter { metrics: metrics.clone(), started: Instant::now() };
+        let meter = StoreMeter { metrics: metrics.clone(), monotonic_origin: Instant::now() };
         let id = AdvertisementId::from_bytes([1; 16]);
         let delete = AdvertWrite::Delete { advertisement_id: id, tombstone_until: UnixMs(2) };
         let expire = AdvertWrite::Expire { advertisement_id: id, now: UnixMs(1), expected_version: None };

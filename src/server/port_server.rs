@@ -13,7 +13,7 @@ use crate::api::layer::CallLayer;
 use crate::api::layer::call_reporter::RpcObserver;
 use crate::api::rate_limits_and_audit::{RateLimitsAndAudit, ServerPort};
 use crate::server::accept::IncomingConnections;
-use crate::server::grpc_web::GrpcOrWebLayer;
+use crate::server::grpc_web::GrpcOrGrpcWebLayer;
 use crate::server::host_check::{HostCheckLayer, OperatorHosts};
 use crate::server::limits::EdgeLimits;
 
@@ -70,7 +70,7 @@ impl PortServer {
         routes: Routes,
         stop_accepting: CancellationToken,
     ) {
-        let mut server = self.http_server().layer(GrpcOrWebLayer(self.call_layer()));
+        let mut server = self.http_server().layer(GrpcOrGrpcWebLayer(self.call_layer()));
         let result =
             server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
         log_serve_error("client", result.await);
@@ -80,7 +80,7 @@ impl PortServer {
     pub fn for_operators(&self, hosts: OperatorHosts) -> OperatorPortServer {
         let rate_limits_and_audit =
             RateLimitsAndAudit { port: ServerPort::Operator, ..self.rate_limits_and_audit.clone() };
-        OperatorPortServer { port: Self { rate_limits_and_audit, ..self.clone() }, hosts: Arc::new(hosts) }
+        OperatorPortServer { port_server: Self { rate_limits_and_audit, ..self.clone() }, hosts: Arc::new(hosts) }
     }
 
     fn call_layer(&self) -> CallLayer {
@@ -109,15 +109,16 @@ impl PortServer {
 
 /// Server of the operator port.
 pub struct OperatorPortServer {
-    port: PortServer,
+    port_server: PortServer,
     hosts: Arc<OperatorHosts>,
 }
 
 impl OperatorPortServer {
     /// Serves gRPC and HTTP pages to operators. Without gRPC-Web, which only browsers need.
     pub async fn serve(self, connections: IncomingConnections, routes: Routes, stop_accepting: CancellationToken) {
-        let (calls, observer) = (self.port.call_layer(), self.port.observer.clone());
-        let mut server = self.port.http_server().layer(HostCheckLayer { calls, hosts: self.hosts, observer });
+        let (calls, observer) = (self.port_server.call_layer(), self.port_server.observer.clone());
+        let mut server =
+            self.port_server.http_server().layer(HostCheckLayer { call_layer: calls, hosts: self.hosts, observer });
         let result =
             server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
         log_serve_error("operator", result.await);

@@ -83,12 +83,12 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
             () = supervisor.wait_for_failure() => return stop_after_failure(app, &config).await,
             () = &mut stop => break,
             // A file system that does not answer must not delay the shutdown.
-            Some(()) = watched.ruleset_reloads.recv() => tokio::select! {
+            Some(()) = watched.ruleset_file_changes.recv() => tokio::select! {
                 biased;
                 () = &mut stop => break,
                 _ = supervisor.catch(TaskLabel::Reload, reload_rulesets(&app)) => {}
             },
-            Some(()) = watched.certificate_reloads.recv() => tokio::select! {
+            Some(()) = watched.certificate_file_changes.recv() => tokio::select! {
                 biased;
                 () = &mut stop => break,
                 _ = supervisor.catch(TaskLabel::Reload, reload_certificates(&app)) => {}
@@ -112,9 +112,9 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
 struct WatchedFiles {
     _watchers: Vec<FileWatcher>,
     /// A message for each change of the rulesets.
-    ruleset_reloads: mpsc::Receiver<()>,
+    ruleset_file_changes: mpsc::Receiver<()>,
     /// A message for each change of the certificates.
-    certificate_reloads: mpsc::Receiver<()>,
+    certificate_file_changes: mpsc::Receiver<()>,
 }
 
 impl WatchedFiles {
@@ -132,7 +132,11 @@ impl WatchedFiles {
             let notify = move || _ = certificates_changed.try_send(());
             watchers.push(watch_files(supervisor, ReloadableTlsConfig::files_to_watch(files), notify).await?);
         }
-        Ok(Self { _watchers: watchers, ruleset_reloads, certificate_reloads })
+        Ok(Self {
+            _watchers: watchers,
+            ruleset_file_changes: ruleset_reloads,
+            certificate_file_changes: certificate_reloads,
+        })
     }
 }
 

@@ -29,7 +29,7 @@ use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::{BeaconSettings, Engine, EngineDeps, ReceiptPrefixRule};
 use crate::geo::{LocatorSettings, ReloadableLocator};
 use crate::rules::RulesetCatalog;
-use crate::server::counted_events::CountedRejectionReporter;
+use crate::server::counted_events::UnloggedRejectionReporter;
 use crate::server::disk_space::DiskMonitor;
 use crate::server::handshake::ProxySettings;
 use crate::server::host_check::OperatorHosts;
@@ -72,20 +72,20 @@ pub struct App {
     /// Supervisor of all tasks.
     pub supervisor: TaskSupervisor,
     beacon: Option<RunningBeacon>,
-    reports: Reports,
+    reports: ReportTasks,
 }
 
 /// Tasks that only report to operators; they stop on drop.
 #[derive(Debug)]
-struct Reports {
+struct ReportTasks {
     /// Rejected calls that were only counted.
-    counted_events: CountedRejectionReporter,
+    counted_events: UnloggedRejectionReporter,
     _stop: DropGuard,
 }
 
-impl Reports {
+impl ReportTasks {
     fn start(
-        counted_events: CountedRejectionReporter,
+        counted_events: UnloggedRejectionReporter,
         disk_monitor: &Arc<DiskMonitor>,
         supervisor: &TaskSupervisor,
     ) -> Self {
@@ -115,7 +115,7 @@ pub(super) async fn start_supervised_app(
     let StartupFiles { catalog, signer, match_keys, user_keys, beacons, tls, locator, authenticator, audit_log } =
         files;
     let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
-    check_user_keys(config, &*store, &user_keys).await?;
+    record_or_check_user_key_secret(config, &*store, &user_keys).await?;
     // Used for the place of the own beacon alone.
     let observes_tcp_floor = config.observe_tcp && config.beacon.is_some() && tcp_round_trip::is_supported().await;
     let own_beacon = bind_own_beacon(config, &beacons, &clock, &metrics)?;
@@ -138,7 +138,7 @@ pub(super) async fn start_supervised_app(
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     let reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
     let rpc_metrics = Arc::new(RpcMetrics::new(metrics.clone()));
-    let counted_events = CountedRejectionReporter { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
+    let counted_events = UnloggedRejectionReporter { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
     let disk_monitor = DiskMonitor::new(config, metrics.clone());
     let monitor_of_notes = disk_monitor.clone();
     let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
@@ -163,7 +163,7 @@ pub(super) async fn start_supervised_app(
         rate_limits: Arc::new(rate_limits(config, &clock, &metrics)),
         audit_log: audit_log.clone(),
         clock,
-        is_fresh: freshness_check(engine.clone(), config.max_staleness_s),
+        is_fresh: store_health_check(engine.clone(), config.max_staleness_s),
         supervisor: supervisor.clone(),
         limits: EdgeLimits {
             shutdown_grace: Duration::from_secs(u64::from(config.shutdown_grace_period_s.max(2) - 1)),
@@ -174,7 +174,7 @@ pub(super) async fn start_supervised_app(
     })
     .await?;
     let beacon = own_beacon.map(|beacon| beacon.start(engine.beacons(), &supervisor)).transpose()?;
-    let reports = Reports::start(counted_events, &disk_monitor, &supervisor);
+    let reports = ReportTasks::start(counted_events, &disk_monitor, &supervisor);
     Ok(App { server, engine, reloader, locator, authenticator, metrics, tls, audit_log, supervisor, beacon, reports })
 }
 
@@ -211,9 +211,9 @@ impl StartupFiles {
         check_store_folder_exists(&config.store).context("open store")?;
         Ok(Self {
             catalog,
-            signer: Arc::new(load_token_signer(config, &**clock)?),
-            match_keys: Arc::new(load_match_keys(config, &**clock)?),
-            user_keys: Arc::new(load_user_keys(config, &**clock)?),
+            signer: Arc::new(load_or_create_token_signer(config, &**clock)?),
+            match_keys: Arc::new(load_or_create_match_keys(config, &**clock)?),
+            user_keys: Arc::new(load_or_create_user_key_secret(config, &**clock)?),
             beacons: load_beacon_settings(config, &**clock)?,
             tls: load_tls(config, metrics)?,
             locator: Arc::new(load_locator(config, metrics)?),
@@ -237,7 +237,7 @@ impl App {
 
 /// A server is stale when its last contact with the store is older than `max_staleness_s`, when commits fail, or when the
 /// store requires a newer server.
-fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> HealthCheckFn {
+fn store_health_check(engine: Arc<Engine>, max_staleness_s: u32) -> HealthCheckFn {
     let max_ms = u64::from(max_staleness_s) * 1_000;
     Arc::new(move || {
         engine.is_store_format_writable()
@@ -257,7 +257,7 @@ fn ruleset_directory(config: &Config) -> Option<PathBuf> {
 fn proxy_settings(config: &Config) -> ProxySettings {
     let trusted_proxies = config.trusted_proxies.clone();
     ProxySettings {
-        is_trusted: Arc::new(move |address| is_trusted_proxy(address, &trusted_proxies)),
+        is_trusted_proxy: Arc::new(move |address| is_trusted_proxy(address, &trusted_proxies)),
         require_proxy_header: config.proxy_protocol,
     }
 }
@@ -268,7 +268,7 @@ fn operator_hosts(config: &Config) -> OperatorHosts {
         return OperatorHosts::Any;
     }
     let listen_name = config.operator_listen.host().to_ascii_lowercase();
-    OperatorHosts::Names(config.operator_hosts.iter().cloned().chain([listen_name]).collect())
+    OperatorHosts::IpLocalhostOrNames(config.operator_hosts.iter().cloned().chain([listen_name]).collect())
 }
 
 fn engine_settings(config: &Config) -> EngineSettings {
@@ -305,7 +305,7 @@ fn check_store_folder_exists(store: &StoreTarget) -> anyhow::Result<()> {
 }
 
 /// Token keys from the key file, which is created on first use; without a file, random keys for this process.
-fn load_token_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<HmacTokenSigner> {
+fn load_or_create_token_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<HmacTokenSigner> {
     let new_key = clock.random_key();
     match &config.token_key_file {
         Some(path) => key_file::load_or_create_signer(path, new_key).context("load token keys"),
@@ -315,7 +315,7 @@ fn load_token_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<HmacT
 
 /// Match credential keys from the key file, which is created on first use; without a file, random keys for this
 /// process.
-fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCredentialKeys> {
+fn load_or_create_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCredentialKeys> {
     let new_key = clock.random_key();
     match &config.match_key_file {
         Some(path) => match_credential::load_or_create_match_keys(path, &new_key).context("load match keys"),
@@ -324,7 +324,7 @@ fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCr
 }
 
 /// Secret of public user keys from its file, which is created on first use; without a file, a random one for this process.
-fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeySecret> {
+fn load_or_create_user_key_secret(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeySecret> {
     let new_secret = clock.random_key();
     match &config.user_key_file {
         Some(path) => key_file::load_or_create_public_user_key_secret(path, new_secret).context("load user keys"),
@@ -358,7 +358,11 @@ fn bind_own_beacon(
 }
 
 /// Fails if the servers of a database name users by another secret: a player would have two keys in one match.
-async fn check_user_keys(config: &Config, store: &dyn Store, user_keys: &PublicUserKeySecret) -> anyhow::Result<()> {
+async fn record_or_check_user_key_secret(
+    config: &Config,
+    store: &dyn Store,
+    user_keys: &PublicUserKeySecret,
+) -> anyhow::Result<()> {
     let Some(path) = config.user_key_file.as_ref().filter(|_| matches!(config.store, StoreTarget::Postgres(_))) else {
         return Ok(());
     };
@@ -468,7 +472,7 @@ async fn open_store(
             Arc::new(store)
         }
     };
-    Ok(Arc::new(MeteredStore::new(inner, StoreMeter { metrics: metrics.clone(), started: Instant::now() })))
+    Ok(Arc::new(MeteredStore::new(inner, StoreMeter { metrics: metrics.clone(), monotonic_origin: Instant::now() })))
 }
 
 /// Attempts to read the store's time at startup. A store may be busy when many servers start at once.

@@ -15,7 +15,7 @@ use tonic::transport::server::Connected;
 
 use crate::api::client_address::ConnectionPeer;
 use crate::server::conn_limit::ConnectionPermit;
-use crate::server::h2_frame_limit::FrameLimiter;
+use crate::server::h2_frame_limit::ControlFrameLimiter;
 use crate::server::tcp_round_trip::{FloorObserver, ObservedStream};
 use crate::telemetry::label::ConnectionRejection;
 
@@ -50,11 +50,11 @@ pub struct TimedConnection<S> {
     /// Next time limit: first for the first bytes, then for the lifetime.
     deadline: Pin<Box<Sleep>>,
     /// Timer that runs while the client does not read.
-    write_stall: Option<Pin<Box<Sleep>>>,
+    write_stall_timer: Option<Pin<Box<Sleep>>>,
     /// The server stops, or the connection's place is needed for another one.
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Control frame limiter; `None`: a trusted peer, not limited.
-    frame_limiter: Option<Box<FrameLimiter>>,
+    frame_limiter: Option<Box<ControlFrameLimiter>>,
     /// Samples of the least round trip; `None` where they are not used.
     floor_observer: Option<FloorObserver>,
     permit: ConnectionPermit,
@@ -71,7 +71,7 @@ impl<S> TimedConnection<S> {
             bytes_read: 0,
             bytes_since_yield: 0,
             deadline: Box::pin(tokio::time::sleep(timeouts.first_bytes)),
-            write_stall: None,
+            write_stall_timer: None,
             stop: Box::pin(permit.stop_token().clone().cancelled_owned()),
             frame_limiter: None,
             floor_observer: None,
@@ -80,7 +80,7 @@ impl<S> TimedConnection<S> {
     }
 
     /// Closes the connection when `frame_limiter` rejects its frames.
-    pub fn with_frame_limiter(self, frame_limiter: Option<FrameLimiter>) -> Self {
+    pub fn with_frame_limiter(self, frame_limiter: Option<ControlFrameLimiter>) -> Self {
         Self { frame_limiter: frame_limiter.map(Box::new), ..self }
     }
 
@@ -116,11 +116,11 @@ impl<S> TimedConnection<S> {
     /// Returns the result of a write; times out if the client has read nothing for too long.
     fn check_write_progress<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.write_stall = None;
+            self.write_stall_timer = None;
             return written;
         }
         let limit = self.timeouts.write_stall;
-        let timer = self.write_stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let timer = self.write_stall_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         if timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -240,14 +240,14 @@ mod tests {
         let limits = ConnectionLimits {
             untrusted_total: 1,
             trusted_total: 1,
-            per_prefix: 1,
+            per_host: 1,
             per_site: 1,
             per_network: 1,
             per_trusted_peer: 1,
-            connect_interval: SHORT_TIMEOUT,
+            host_connect_interval: SHORT_TIMEOUT,
             network_connect_interval: SHORT_TIMEOUT,
-            control_frame_rate: RATE,
-            unidentified_age_max: LONG_TIMEOUT,
+            control_frame_rate_per_host: RATE,
+            crowded_unidentified_age_max: LONG_TIMEOUT,
         };
         let address = "127.0.0.1".parse().unwrap();
         let now = Instant::now();
@@ -255,7 +255,7 @@ mod tests {
         let limiter = ConnectionLimiter::new(limits, stop.clone());
         let permit = limiter.acquire(address, PeerTrust::Untrusted, now).unwrap();
         let peer = ConnectionPeer::new(address, 1);
-        let frame_limiter = permit.prefix_frame_bucket().map(|bucket| FrameLimiter::new(RATE, bucket, now));
+        let frame_limiter = permit.prefix_frame_bucket().map(|bucket| ControlFrameLimiter::new(RATE, bucket, now));
         (TimedConnection::new(near, peer, timeouts, permit).with_frame_limiter(frame_limiter), stop)
     }
 

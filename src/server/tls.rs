@@ -72,9 +72,9 @@ pub struct ReloadableTlsConfig {
     current_config: ArcSwap<ServerConfig>,
 }
 
-const CERTIFICATE_LABEL: &str = "TLS certificate";
+const CERTIFICATE_FILE_KIND: &str = "TLS certificate";
 const KEY_FILE_KIND: &str = "TLS key";
-const CLIENT_CA_LABEL: &str = "TLS client CA";
+const CLIENT_CA_FILE_KIND: &str = "TLS client CA";
 
 impl ReloadableTlsConfig {
     /// Loads the files.
@@ -101,7 +101,7 @@ impl ReloadableTlsConfig {
 }
 
 fn load_server_config(files: &config::TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = read_certificates(&files.certificate, CERTIFICATE_LABEL)?;
+    let chain = read_certificates(&files.certificate, CERTIFICATE_FILE_KIND)?;
     let key = read_private_key(&files.key)?;
     let mismatch = |error| TlsError::CertificateKeyMismatch {
         certificate: files.certificate.clone(),
@@ -114,7 +114,7 @@ fn load_server_config(files: &config::TlsFiles) -> Result<Arc<ServerConfig>, Tls
         .map_err(mismatch)?;
     let builder = match &files.client_ca {
         None => builder.with_no_client_auth(),
-        Some(file) => builder.with_client_cert_verifier(client_certificate_verifier(file, provider)?),
+        Some(file) => builder.with_client_cert_verifier(optional_client_certificate_verifier(file, provider)?),
     };
     let mut config = builder.with_single_cert(chain, key).map_err(mismatch)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -127,14 +127,14 @@ fn load_server_config(files: &config::TlsFiles) -> Result<Arc<ServerConfig>, Tls
 }
 
 /// Verifier that requests a client certificate and accepts clients without one as unauthenticated.
-fn client_certificate_verifier(
+fn optional_client_certificate_verifier(
     file: &Path,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
     let expected = "contains a certificate that cannot sign others; expected CA certificates as PEM";
-    let malformed = || TlsError::Malformed { file_kind: CLIENT_CA_LABEL, file: file.into(), expected };
+    let malformed = || TlsError::Malformed { file_kind: CLIENT_CA_FILE_KIND, file: file.into(), expected };
     let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(file, CLIENT_CA_LABEL)? {
+    for certificate in read_certificates(file, CLIENT_CA_FILE_KIND)? {
         roots.add(certificate).map_err(|_| malformed())?;
     }
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)

@@ -168,7 +168,7 @@ pub enum AdvertWrite {
         /// Version that the advertisement must still have, if given.
         expected_version: Option<AdvertVersion>,
     },
-    /// Reserves seats: all or none, once per reservation id. Open seats are `join_seats` less the seats of the
+    /// Reserves seats: all or none, once per reservation id. Open seats are `offered_seats` less the seats of the
     /// advertisement's live reservations: confirmed ones, and ones held past `now`. At most `limit::RESERVATIONS_PER_ADVERTISEMENT_MAX`
     /// can be live at a time. Reservations whose place it takes end with it, or not at all.
     ReserveSeats {

@@ -199,7 +199,7 @@ impl PassRecord {
                 subject: None,
                 session: numbers.anonymous_session(input.ruleset, &prepared.ticket.session),
                 blocked_users: prepared.blocked_users.iter().filter_map(|user| numbers.anonymous_key(*user)).collect(),
-                self_answering: Vec::new(),
+                self_answering_users: Vec::new(),
                 ..(*prepared.ticket).clone()
             }),
         };
@@ -222,7 +222,7 @@ impl PassRecord {
             tickets: input.tickets.iter().map(ticket).collect(),
             open_sessions: input.open_sessions.iter().map(|open| numbers.session_record(input.ruleset, open)).collect(),
             past_matches: input.past_matches.pairs().filter_map(past_match).collect(),
-            plays: input.past_matches.played.iter().filter_map(play).collect(),
+            plays: input.past_matches.played_values.iter().filter_map(play).collect(),
         }
     }
 
@@ -297,7 +297,7 @@ impl PassRecord {
         (advertisement.id, advertisement.set_id) = (id, ruleset.set_id);
         (advertisement.kind, advertisement.advertised_since) =
             (AdvertisementKind::Session, UnixMs(record.advertised_ms));
-        (advertisement.session.silo, advertisement.session.join_seats) = (SiloId(self.silo), record.join_seats);
+        (advertisement.session.silo, advertisement.session.offered_seats) = (SiloId(self.silo), record.join_seats);
         Ok(OpenSession {
             attribute_values: AttributeValues::from_session_without_standings(ruleset, &advertisement.session)
                 .with_standing_numbers(ruleset, &record.standing_numbers)
@@ -308,7 +308,7 @@ impl PassRecord {
             vector: None,
             parties: record.parties.iter().map(|party| party.decode(ruleset)).collect(),
             blocked_users: record.blocked_users.iter().copied().map(numbered_key).collect(),
-            promised: record
+            promised_values: record
                 .promised
                 .iter()
                 .cloned()
@@ -385,8 +385,8 @@ impl UserNumbers {
             wider_limits: open.attribute_values.limit_factor() != 1.0,
             blocked_users: open.blocked_users.iter().filter_map(|user| self.number(*user)).collect(),
             parties: open.parties.iter().map(|party| self.party_record(party)).collect(),
-            promised: open.promised.iter().map(|it| (it.attribute.clone(), it.value.clone())).collect(),
-            join_seats: session.join_seats,
+            promised: open.promised_values.iter().map(|it| (it.attribute.clone(), it.value.clone())).collect(),
+            join_seats: session.offered_seats,
             body: encode_advertisement(&Advertisement {
                 publisher: open.advertisement.publisher.and_then(|publisher| self.anonymous_key(publisher)),
                 session,

@@ -165,7 +165,7 @@ pub trait QueueStore: Send + Sync + 'static {
     async fn read_tickets_match_and_penalties(&self, user: UserKey)
     -> Result<UserTicketsMatchAndPenalties, StoreError>;
 
-    /// Latest changes of a user's rating with `key`, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
+    /// Latest changes of a user's rating with `key`, at most `limit::RATING_HISTORY_ENTRIES_PER_RATING_MAX`, latest first.
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError>;
 
     /// Records the scale of each set in `current` that has no recorded first scale yet, and returns the first scales of

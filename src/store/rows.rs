@@ -48,7 +48,7 @@ impl<'a> AdvertisementRow<'a> {
             },
             since_ms: to_ms(advertisement.advertised_since),
             expires_ms: to_ms(expires_at),
-            join_seats: i64::from(advertisement.session.join_seats),
+            join_seats: i64::from(advertisement.session.offered_seats),
             ttl_ms: advertisement.ttl_ms.map(|ttl_ms| i64::from(ttl_ms.get())),
             beacon_vector: advertisement.session.published_beacon_vector().map(|it| blob_with_checksum(it.encode())),
             body: row_body::encode_advertisement(advertisement).into(),
@@ -91,7 +91,7 @@ impl<'a> AdvertisementRow<'a> {
         advertisement.kind = kind;
         advertisement.advertised_since = from_ms(self.since_ms);
         advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
-        advertisement.session.join_seats = join_seats;
+        advertisement.session.offered_seats = join_seats;
         advertisement.ttl_ms = ttl_ms;
         let vector =
             self.beacon_vector.as_deref().map(|blob| verify_and_strip_checksum("advertisement", "beacon_vector", blob));

@@ -321,7 +321,7 @@ impl Metrics {
     pub fn record_pass(&self, seconds: f64, report: &PassReport, hard_filters: usize) {
         self.pass_duration_seconds.observe(seconds);
         self.pass_pairs_evaluated.inc_by(report.pair_checks);
-        self.pass_tickets_proposed.inc_by(u64::from(report.proposed_count));
+        self.pass_tickets_proposed.inc_by(u64::from(report.proposed_ticket_count));
         self.passes_truncated.inc_by(u64::from(report.truncated));
         for &(refusal, count) in &report.refusal_counts {
             self.pass_refusals.get_or_create(&RefusalKind::from_refusal(refusal, hard_filters)).inc_by(count);

@@ -115,9 +115,9 @@ fn check_proofs(report: &mut TestReport, beacon: SocketAddr, binding: [u8; 16]) 
     let mut other_port = BeaconSocket::bind(loopback(1, 0), beacon);
     let mut other_address = BeaconSocket::bind(loopback(2, own.address().port()), beacon);
     let genuine = own.challenge().proof(binding);
-    let ChallengeProof { hello, sent_us, .. } = genuine;
+    let ChallengeProof { hello, challenge_sent_us: sent_us, .. } = genuine;
     let altered = [
-        ("a later time", ChallengeProof { sent_us: sent_us + 1, ..genuine }),
+        ("a later time", ChallengeProof { challenge_sent_us: sent_us + 1, ..genuine }),
         ("another nonce", ChallengeProof { hello: Hello { nonce: [4; 8], ..hello }, ..genuine }),
         (
             "another sequence number",

@@ -302,8 +302,8 @@
 // The host has ended: `end_reason`. With `FT_MATCH_HOST_END_FAILED` also `status` and `reason`, and the buffer has the message.
 #define FT_MATCH_OUTCOME_ENDED 5
 
-// The server lists `FT_HOSTED_MATCHES_MAX` matches of the advertisement. Others are not confirmed, and get another game
-// server: publish another advertisement for more. Told once until the list is shorter.
+// The server lists `FT_HOSTED_MATCHES_MAX` matches of the advertisement, as many as it lists at once. It lists more by turns, so a
+// new one may be confirmed too late, and get another game server: publish another advertisement. Told once until the list is shorter.
 #define FT_MATCH_OUTCOME_LIST_FULL 6
 
 // Most matches of one advertisement that the server lists.

@@ -23,7 +23,7 @@ impl AnswerParts<'_> {
         decode: impl FnOnce(&[u8]) -> Option<Answer>,
     ) -> Result<Result<Answer, CallError>, i32> {
         match self.status {
-            0 => Ok(decode(self.body).ok_or_else(unreadable)),
+            0 => Ok(decode(self.body).ok_or_else(unreadable_answer_error)),
             1..=16 => Ok(Err(self.failure())),
             _ => Err(FT_ERROR_VALUE),
         }
@@ -45,7 +45,7 @@ impl AnswerParts<'_> {
 }
 
 /// Failure of a call whose answer cannot be read.
-pub(crate) fn unreadable() -> CallError {
+pub(crate) fn unreadable_answer_error() -> CallError {
     let message = "the answer cannot be read".to_owned();
     CallError { code: Code::Internal, reason: pb::ErrorReason::Unspecified, retry_after_ms: None, message }
 }

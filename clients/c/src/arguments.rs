@@ -27,7 +27,11 @@ pub(crate) fn flag(value: u8) -> Result<bool, i32> {
 }
 
 /// Random bytes of the caller. Zeros alone are a buffer that was not filled.
-pub(crate) fn random_bytes<const N: usize>(caller: &Caller, start: *const u8, length: usize) -> Result<[u8; N], i32> {
+pub(crate) fn read_random_bytes<const N: usize>(
+    caller: &Caller,
+    start: *const u8,
+    length: usize,
+) -> Result<[u8; N], i32> {
     let bytes: [u8; N] = caller.bytes(start, length)?.try_into().map_err(|_| FT_ERROR_LENGTH)?;
     if bytes == [0; N] { Err(FT_ERROR_VALUE) } else { Ok(bytes) }
 }

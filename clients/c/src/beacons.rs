@@ -33,7 +33,7 @@ impl LoopMachine for Beacons {
 
     fn poll_call(&mut self) -> Option<(CallId, BeaconsRpc, Vec<u8>)> {
         let BeaconsCall { id, request } = Beacons::poll_call(self)?;
-        let (rpc, body) = BeaconsRpc::of(&request);
+        let (rpc, body) = BeaconsRpc::encode_request(&request);
         Some((id, rpc, body))
     }
 
@@ -91,7 +91,7 @@ impl FtBeacons {
         buffer: (*mut u8, usize),
     ) -> Result<i32, i32> {
         let object = &mut self.object;
-        self.transmit.fetch(caller, || object.run(Beacons::poll_transmit), to, buffer)
+        self.transmit.write_to_caller(caller, || object.run(Beacons::poll_transmit), to, buffer)
     }
 
     /// Server's answer to the last report, as bytes. `None` if there was none.

@@ -14,7 +14,7 @@ pub(crate) enum BeaconsRpc {
 
 impl BeaconsRpc {
     /// RPC of a request, and the request as bytes.
-    pub(crate) fn of(request: &BeaconsRequest) -> (Self, Vec<u8>) {
+    pub(crate) fn encode_request(request: &BeaconsRequest) -> (Self, Vec<u8>) {
         match request {
             BeaconsRequest::GetBeacons(request) => (Self::GetBeacons, request.encode_to_vec()),
             BeaconsRequest::ReportTrips(request) => (Self::ReportTrips, request.encode_to_vec()),

@@ -5,9 +5,9 @@
 use fireteam_client::probe::beacons::BeaconsEvent;
 use fireteam_client::probe::is_probe;
 
-use crate::arguments::{poll_call, poll_timeout, random_bytes, read_answer};
+use crate::arguments::{poll_call, poll_timeout, read_answer, read_random_bytes};
 use crate::beacons::FtBeacons;
-use crate::raw::enter;
+use crate::raw::run_exported;
 use crate::status::FT_NONE;
 use crate::types::{FT_BEACONS_RANDOM_BYTES, FtAddress, FtAnswer, FtCall, FtPlace};
 
@@ -25,10 +25,10 @@ pub unsafe extern "C" fn ft_beacons_new(
     random_length: usize,
     beacons: *mut *mut FtBeacons,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(beacons)?;
         let place = if place.is_null() { None } else { Some(caller.read(place)?) };
-        let seed = random_bytes::<FT_BEACONS_RANDOM_BYTES>(&caller, random, random_length)?;
+        let seed = read_random_bytes::<FT_BEACONS_RANDOM_BYTES>(&caller, random, random_length)?;
         caller.give(beacons, FtBeacons::new(place, seed)?)?;
         Ok(0)
     })
@@ -37,13 +37,13 @@ pub unsafe extern "C" fn ft_beacons_new(
 /// Frees a measurement; null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_beacons_free(beacons: *mut FtBeacons) -> i32 {
-    enter(|caller| caller.free(beacons).map(|()| 0))
+    run_exported(|caller| caller.free(beacons).map(|()| 0))
 }
 
 /// Starts the measurement. Only the first call counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_beacons_start(beacons: *mut FtBeacons, now_us: u64) -> i32 {
-    enter(|caller| caller.object(beacons)?.handle(BeaconsEvent::Start, now_us))
+    run_exported(|caller| caller.object(beacons)?.handle(BeaconsEvent::Start, now_us))
 }
 
 /// Gives the answer to a call, also a late one. `FT_ERROR_MALFORMED`: the body is no response of the RPC, and the call counts as failed.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ft_beacons_handle_answer(
     answer: *const FtAnswer,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let beacons = caller.object(beacons)?;
         beacons.object.handle_answer(&read_answer(&caller, answer)?, now_us)
     })
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn ft_beacons_handle_datagram(
     packet_length: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let beacons = caller.object(beacons)?;
         let from = caller.read(from)?.source()?;
         let packet = caller.bytes(packet, packet_length)?;
@@ -84,13 +84,13 @@ pub unsafe extern "C" fn ft_beacons_handle_datagram(
 /// Says that time has passed: at the time of `ft_beacons_poll_timeout`, or at any other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_beacons_handle_timeout(beacons: *mut FtBeacons, now_us: u64) -> i32 {
-    enter(|caller| caller.object(beacons)?.handle(BeaconsEvent::Timeout, now_us))
+    run_exported(|caller| caller.object(beacons)?.handle(BeaconsEvent::Timeout, now_us))
 }
 
 /// The client's search loop has sent a packet: both loops together send at most 40 a second.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_beacons_other_packet_sent(beacons: *mut FtBeacons, now_us: u64) -> i32 {
-    enter(|caller| caller.object(beacons)?.record_other_packet(now_us))
+    run_exported(|caller| caller.object(beacons)?.record_other_packet(now_us))
 }
 
 /// Fetches a call: its request into the buffer, the rest into `call`. Returns the bytes of the request, which may be 0. More than `capacity`:
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn ft_beacons_poll_call(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let beacons = caller.object(beacons)?;
         poll_call(&caller, &mut beacons.object, call, buffer, capacity)
     })
@@ -117,21 +117,21 @@ pub unsafe extern "C" fn ft_beacons_poll_transmit(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| caller.object(beacons)?.poll_transmit(&caller, to, (buffer, capacity)))
+    run_exported(|caller| caller.object(beacons)?.poll_transmit(&caller, to, (buffer, capacity)))
 }
 
 /// Time at which `ft_beacons_handle_timeout` is due, unless another event comes first, into `at_us`. `FT_NONE`: the measurement waits for
 /// events alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_beacons_poll_timeout(beacons: *mut FtBeacons, at_us: *mut u64) -> i32 {
-    enter(|caller| poll_timeout(&caller, &mut caller.object(beacons)?.object, at_us))
+    run_exported(|caller| poll_timeout(&caller, &mut caller.object(beacons)?.object, at_us))
 }
 
 /// Fetches the latency token to send from now on, of at most `FT_TOKEN_BYTES`. Returns its bytes; 0: the last one has expired, and none is to
 /// be sent. More than `capacity`: nothing was written, call again with a larger buffer. `FT_NONE`: it has not changed. Keep it secret.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_beacons_poll_token(beacons: *mut FtBeacons, buffer: *mut u8, capacity: usize) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let beacons = caller.object(beacons)?;
         let token = beacons.object.next_outcome()?.ok_or(FT_NONE)?;
         let length = caller.fill(token, buffer, capacity)?;
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn ft_beacons_poll_token(beacons: *mut FtBeacons, buffer: 
 /// its bytes. More than `capacity`: nothing was written. `FT_NONE`: nothing was reported yet. It contains the latency token.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_beacons_report(beacons: *mut FtBeacons, buffer: *mut u8, capacity: usize) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let report = caller.object(beacons)?.report()?.ok_or(FT_NONE)?;
         caller.fill(&report, buffer, capacity)
     })
@@ -155,5 +155,5 @@ pub unsafe extern "C" fn ft_beacons_report(beacons: *mut FtBeacons, buffer: *mut
 /// State: one of `FT_BEACONS_*`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_beacons_state(beacons: *mut FtBeacons) -> i32 {
-    enter(|caller| caller.object(beacons)?.state())
+    run_exported(|caller| caller.object(beacons)?.state())
 }

@@ -79,7 +79,7 @@ impl FtClient {
         let mut grpc = Grpc::new(self.channel.clone());
         let answered = self.runtime.block_on(async {
             let call = async {
-                ready(&mut grpc).await?;
+                wait_until_ready(&mut grpc).await?;
                 grpc.unary(request, path, BytesCodec).await
             };
             tokio::time::timeout(deadline, call).await
@@ -104,7 +104,7 @@ impl FtClient {
         let mut grpc = Grpc::new(self.channel.clone());
         let opening = Box::pin(async move {
             let open = async {
-                ready(&mut grpc).await?;
+                wait_until_ready(&mut grpc).await?;
                 grpc.server_streaming(request, path, BytesCodec).await
             };
             let opened = tokio::time::timeout(deadline, open).await;
@@ -130,7 +130,7 @@ fn parse_path(path: &str) -> Result<PathAndQuery, i32> {
 }
 
 /// Waits for the connection.
-async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
+async fn wait_until_ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))
 }
 

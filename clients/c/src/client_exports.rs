@@ -7,12 +7,12 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::client::{ClientSettings, FtClient};
-use crate::raw::{Caller, enter};
+use crate::raw::{Caller, run_exported};
 use crate::status::{FT_ERROR_BUFFER, FT_ERROR_VALUE};
 use crate::types::{FtAnswer, FtCall, FtClientOptions};
 
 /// Longest text in the options, bytes.
-const TEXT_BYTES_MAX: usize = 8_192;
+const OPTION_TEXT_BYTES_MAX: usize = 8_192;
 /// Longest path of a method, bytes.
 const PATH_BYTES_MAX: usize = 256;
 /// Longest deadline.
@@ -21,11 +21,11 @@ const TIMEOUT_MS_MAX: u32 = 600_000;
 /// Makes a client. It does not connect yet. Free it with `ft_client_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_client_new(options: *const FtClientOptions, client: *mut *mut FtClient) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(client)?;
         let options = caller.read(options)?;
         let settings = ClientSettings {
-            uri: caller.text(options.uri, TEXT_BYTES_MAX)?,
+            uri: caller.text(options.uri, OPTION_TEXT_BYTES_MAX)?,
             ca_certificates: caller.bytes(options.ca_certificates, options.ca_certificates_length)?,
             server_name: optional_text(&caller, options.server_name)?,
             token: optional_text(&caller, options.token)?,
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ft_client_new(options: *const FtClientOptions, client: 
 /// Frees a client; null is ignored. No call may be underway.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_client_free(client: *mut FtClient) -> i32 {
-    enter(|caller| caller.free(client).map(|()| 0))
+    run_exported(|caller| caller.free(client).map(|()| 0))
 }
 
 /// Makes a call, and blocks until it is answered, at most `call->timeout_ms` (1 to 600000). Fills `answer` for `ft_matching_handle_answer`,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ft_client_call(
     capacity: usize,
     answer: *mut FtAnswer,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(answer)?;
         let client = caller.shared_object(client)?;
         let (call_id, path, deadline) = read_call(&caller, call)?;
@@ -91,5 +91,5 @@ pub(crate) fn read_call(caller: &Caller, call: *const FtCall) -> Result<(u64, &s
 
 /// Text that may be null.
 fn optional_text(caller: &Caller, start: *const c_char) -> Result<Option<&str>, i32> {
-    if start.is_null() { Ok(None) } else { caller.text(start, TEXT_BYTES_MAX).map(Some) }
+    if start.is_null() { Ok(None) } else { caller.text(start, OPTION_TEXT_BYTES_MAX).map(Some) }
 }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Connection without vectored writes.
-pub(crate) struct Connection(TcpStream);
+pub(crate) struct NonVectoredTcpStream(TcpStream);
 
 /// Connector as tonic's own, for [`without_vectored_writes`].
 pub(crate) fn connector(connect_timeout: Duration) -> HttpConnector {
@@ -27,17 +27,17 @@ pub(crate) fn connector(connect_timeout: Duration) -> HttpConnector {
 }
 
 /// The same connection without vectored writes.
-pub(crate) fn without_vectored_writes(connection: TokioIo<TcpStream>) -> TokioIo<Connection> {
-    TokioIo::new(Connection(connection.into_inner()))
+pub(crate) fn without_vectored_writes(connection: TokioIo<TcpStream>) -> TokioIo<NonVectoredTcpStream> {
+    TokioIo::new(NonVectoredTcpStream(connection.into_inner()))
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for NonVectoredTcpStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for NonVectoredTcpStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }

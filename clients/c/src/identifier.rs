@@ -13,7 +13,7 @@ pub(crate) type IdText = [c_char; FT_ID_BYTES];
 pub(crate) const NO_ID: IdText = [0; FT_ID_BYTES];
 
 /// Whether each id fits into a structure of the interface, as text with a zero byte at its end.
-pub(crate) fn are_ids<'a>(mut ids: impl Iterator<Item = &'a String>) -> bool {
+pub(crate) fn all_fit_id_text<'a>(mut ids: impl Iterator<Item = &'a String>) -> bool {
     ids.all(|id| id.len() < FT_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 

@@ -8,7 +8,7 @@ use fireteam_client::matching::{CallError, CallId, MonotonicTime};
 use fireteam_client::pb;
 use prost::Message;
 
-use crate::identifier::are_ids;
+use crate::identifier::all_fit_id_text;
 use crate::loop_object::{LoopMachine, LoopObject};
 use crate::match_host_call_codec::MatchHostRpc;
 use crate::queue_types;
@@ -31,7 +31,7 @@ impl LoopMachine for MatchHosting {
 
     fn poll_call(&mut self) -> Option<(CallId, MatchHostRpc, Vec<u8>)> {
         let HostCall { id, request } = MatchHosting::poll_call(self)?;
-        let (rpc, body) = MatchHostRpc::of(&request);
+        let (rpc, body) = MatchHostRpc::encode_request(&request);
         Some((id, rpc, body))
     }
 
@@ -86,7 +86,7 @@ impl fmt::Debug for FtMatchHost {
 /// Match id of the caller.
 pub(crate) fn parse_match_id(text: &str) -> Result<String, i32> {
     let id = text.to_owned();
-    if !id.is_empty() && are_ids([&id].into_iter()) { Ok(id) } else { Err(FT_ERROR_VALUE) }
+    if !id.is_empty() && all_fit_id_text([&id].into_iter()) { Ok(id) } else { Err(FT_ERROR_VALUE) }
 }
 
 /// Report from its bytes: a `ReportResultRequest` with a match and ranks.

@@ -6,7 +6,7 @@ use fireteam_client::match_hosting::{HostAnswer, HostRequest};
 use fireteam_client::pb;
 use prost::Message;
 
-use crate::identifier::are_ids;
+use crate::identifier::all_fit_id_text;
 
 /// RPC of a host of matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum MatchHostRpc {
 
 impl MatchHostRpc {
     /// RPC of a request, and the request as bytes.
-    pub(crate) fn of(request: &HostRequest) -> (Self, Vec<u8>) {
+    pub(crate) fn encode_request(request: &HostRequest) -> (Self, Vec<u8>) {
         match request {
             HostRequest::Heartbeat(request) => (Self::Heartbeat, request.encode_to_vec()),
             HostRequest::EndMatch(request) => (Self::EndMatch, request.encode_to_vec()),
@@ -41,7 +41,7 @@ impl MatchHostRpc {
             Self::Heartbeat => {
                 let response = pb::QueueHostHeartbeatResponse::decode(body).ok()?;
                 let ids = response.matches.iter().map(|it| &it.match_id).chain(&response.hosted_match_ids);
-                are_ids(ids).then(|| HostAnswer::Heartbeat(Box::new(response)))
+                all_fit_id_text(ids).then(|| HostAnswer::Heartbeat(Box::new(response)))
             }
             Self::EndMatch => Some(HostAnswer::EndMatch(Message::decode(body).ok()?)),
             Self::ReportResult => Some(HostAnswer::ReportResult(Box::new(Message::decode(body).ok()?))),

@@ -8,12 +8,12 @@ use fireteam_client::match_hosting::HostingEvent;
 use fireteam_client::pb;
 
 use crate::arguments::{
-    bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, random_bytes, read_answer, read_ranks,
+    bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, read_answer, read_random_bytes, read_ranks,
 };
 use crate::match_host::{FtMatchHost, parse_match_id, parse_report};
 use crate::match_host_outcome::match_outcome_parts;
 use crate::queue_types::{FT_MATCH_HOST_RANDOM_BYTES, FT_TOKEN_BYTES, FtMatchOutcome, FtTeamRank};
-use crate::raw::enter;
+use crate::raw::run_exported;
 use crate::status::FT_ERROR_LENGTH;
 use crate::types::{FT_ID_BYTES, FtAnswer, FtCall};
 
@@ -31,13 +31,13 @@ pub unsafe extern "C" fn ft_match_host_new(
     random_length: usize,
     host: *mut *mut FtMatchHost,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(host)?;
         let token = bounded_bytes(&caller, advertisement_token, advertisement_token_length, FT_TOKEN_BYTES)?;
         if token.is_empty() {
             return Err(FT_ERROR_LENGTH);
         }
-        let seed = random_bytes::<FT_MATCH_HOST_RANDOM_BYTES>(&caller, random, random_length)?;
+        let seed = read_random_bytes::<FT_MATCH_HOST_RANDOM_BYTES>(&caller, random, random_length)?;
         caller.give(host, FtMatchHost::new(token.to_vec(), seed))?;
         Ok(0)
     })
@@ -47,19 +47,19 @@ pub unsafe extern "C" fn ft_match_host_new(
 /// their advertisement.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_free(host: *mut FtMatchHost) -> i32 {
-    enter(|caller| caller.free(host).map(|()| 0))
+    run_exported(|caller| caller.free(host).map(|()| 0))
 }
 
 /// Starts the heartbeats. Only the first call counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_start(host: *mut FtMatchHost, now_us: u64) -> i32 {
-    enter(|caller| caller.object(host)?.handle(HostingEvent::Start, now_us))
+    run_exported(|caller| caller.object(host)?.handle(HostingEvent::Start, now_us))
 }
 
 /// Stops the heartbeats. Ends and reports that were sent are still awaited; `FT_MATCH_OUTCOME_ENDED` follows within 10 s.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_stop(host: *mut FtMatchHost, now_us: u64) -> i32 {
-    enter(|caller| caller.object(host)?.handle(HostingEvent::Stop, now_us))
+    run_exported(|caller| caller.object(host)?.handle(HostingEvent::Stop, now_us))
 }
 
 /// Gives the answer to a call, also a late one. `FT_ERROR_MALFORMED`: the body is no response of the RPC, and the call counts as failed.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ft_match_host_handle_answer(
     answer: *const FtAnswer,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let host = caller.object(host)?;
         host.object.handle_answer(&read_answer(&caller, answer)?, now_us)
     })
@@ -78,19 +78,19 @@ pub unsafe extern "C" fn ft_match_host_handle_answer(
 /// Says that time has passed: at the time of `ft_match_host_poll_timeout`, or at any other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_handle_timeout(host: *mut FtMatchHost, now_us: u64) -> i32 {
-    enter(|caller| caller.object(host)?.handle(HostingEvent::Timeout, now_us))
+    run_exported(|caller| caller.object(host)?.handle(HostingEvent::Timeout, now_us))
 }
 
 /// A match has taken seats or has changed, as a reservation shows: the next heartbeat is sent now. Without it, the next one finds the match.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_matches_changed(host: *mut FtMatchHost, now_us: u64) -> i32 {
-    enter(|caller| caller.object(host)?.handle(HostingEvent::MatchesChanged, now_us))
+    run_exported(|caller| caller.object(host)?.handle(HostingEvent::MatchesChanged, now_us))
 }
 
 /// Gives a match up. Another game server is sought if play has not begun.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_give_up(host: *mut FtMatchHost, match_id: *const c_char, now_us: u64) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let match_id = parse_match_id(caller.text(match_id, FT_ID_BYTES)?)?;
         caller.object(host)?.handle(HostingEvent::GiveUp { match_id }, now_us)
     })
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ft_match_host_end_match(
     failed: u8,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let failed = flag(failed)?;
         let match_id = parse_match_id(caller.text(match_id, FT_ID_BYTES)?)?;
         caller.object(host)?.handle(HostingEvent::EndMatch { match_id, failed }, now_us)
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn ft_match_host_report(
     rank_count: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let match_id = parse_match_id(caller.text(match_id, FT_ID_BYTES)?)?;
         let team_ranks = read_ranks(&caller, ranks, rank_count)?;
         let report = pb::ReportResultRequest { match_id, team_ranks, ..Default::default() };
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn ft_match_host_report_result(
     report_length: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let event = parse_report(caller.bytes(report, report_length)?)?;
         caller.object(host)?.handle(event, now_us)
     })
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn ft_match_host_poll_call(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let host = caller.object(host)?;
         poll_call(&caller, &mut host.object, call, buffer, capacity)
     })
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ft_match_host_poll_call(
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_poll_timeout(host: *mut FtMatchHost, at_us: *mut u64) -> i32 {
-    enter(|caller| poll_timeout(&caller, &mut caller.object(host)?.object, at_us))
+    run_exported(|caller| poll_timeout(&caller, &mut caller.object(host)?.object, at_us))
 }
 
 /// Fetches an outcome: its fields into `outcome`, its data into the buffer. Returns the bytes of the data, which may be 0. More than
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn ft_match_host_poll_outcome(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let host = caller.object(host)?;
         poll_outcome(&caller, &mut host.object, match_outcome_parts, outcome, buffer, capacity)
     })
@@ -185,5 +185,5 @@ pub unsafe extern "C" fn ft_match_host_poll_outcome(
 /// State: one of `FT_MATCH_HOST_*`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_match_host_state(host: *mut FtMatchHost) -> i32 {
-    enter(|caller| caller.object(host)?.state())
+    run_exported(|caller| caller.object(host)?.state())
 }

@@ -13,7 +13,7 @@ use fireteam_client::pb;
 use fireteam_client::probe::Verdict;
 use prost::Message;
 
-use crate::identifier::are_ids;
+use crate::identifier::all_fit_id_text;
 use crate::loop_object::{LoopMachine, LoopObject};
 use crate::pending_transmit::PendingTransmit;
 use crate::raw::Caller;
@@ -39,7 +39,7 @@ impl LoopMachine for Matching {
 
     fn poll_call(&mut self) -> Option<(CallId, SearchRpc, Vec<u8>)> {
         let Call { id, request } = Matching::poll_call(self)?;
-        let (rpc, body) = SearchRpc::of(&request);
+        let (rpc, body) = SearchRpc::encode_request(&request);
         Some((id, rpc, body))
     }
 
@@ -69,7 +69,7 @@ impl FtMatching {
         let own = options.game_data.clone();
         let mut matching = Matching::new(options, seed);
         if compares_game_data {
-            matching.set_prober_data_judge(judge(own));
+            matching.set_prober_data_judge(equal_data_judge(own));
         }
         Self { object: LoopObject::new(matching), transmit: PendingTransmit::default() }
     }
@@ -87,7 +87,7 @@ impl FtMatching {
         buffer: (*mut u8, usize),
     ) -> Result<i32, i32> {
         let object = &mut self.object;
-        self.transmit.fetch(caller, || object.run(Matching::poll_transmit), to, buffer)
+        self.transmit.write_to_caller(caller, || object.run(Matching::poll_transmit), to, buffer)
     }
 
     /// Counts a packet of another loop.
@@ -121,23 +121,23 @@ impl fmt::Debug for FtMatching {
 }
 
 /// Judgement that takes equal data only.
-pub(crate) fn judge(own: Vec<u8>) -> ProberDataJudge {
+pub(crate) fn equal_data_judge(own: Vec<u8>) -> ProberDataJudge {
     Box::new(move |data, _| if data == own { Verdict::Fits } else { Verdict::Incompatible })
 }
 
 /// Party from its bytes.
-pub(crate) fn party(bytes: &[u8]) -> Result<pb::SessionCompositionData, i32> {
+pub(crate) fn parse_party(bytes: &[u8]) -> Result<pb::SessionCompositionData, i32> {
     pb::SessionCompositionData::decode(bytes).map_err(|_| FT_ERROR_MALFORMED)
 }
 
 /// Session to host from the bytes of an advertisement.
-pub(crate) fn hosting(
+pub(crate) fn parse_hosted_session(
     advertisement: &[u8],
     probe_address: Option<IpAddr>,
     probe_port: u16,
     keep_when_full: bool,
 ) -> Result<HostedSession, i32> {
-    let request = update(advertisement)?;
+    let request = parse_advertisement_update(advertisement)?;
     Ok(HostedSession {
         kind: pb::AdvertisementKind::try_from(request.kind).map_err(|_| FT_ERROR_VALUE)?,
         session: request.session_composition.ok_or(FT_ERROR_VALUE)?,
@@ -151,13 +151,13 @@ pub(crate) fn hosting(
 }
 
 /// Session that a searching client may host. A game server does not search.
-pub(crate) fn hosting_of_player(hosting: HostedSession) -> Result<HostedSession, i32> {
+pub(crate) fn refuse_game_server_host(hosting: HostedSession) -> Result<HostedSession, i32> {
     if hosting.kind == pb::AdvertisementKind::GameServer { Err(FT_ERROR_GAME_SERVER) } else { Ok(hosting) }
 }
 
 /// Change of the hosted session from the bytes of an advertisement.
-pub(crate) fn session_changed(advertisement: &[u8]) -> Result<Event, i32> {
-    let request = update(advertisement)?;
+pub(crate) fn parse_session_change(advertisement: &[u8]) -> Result<Event, i32> {
+    let request = parse_advertisement_update(advertisement)?;
     Ok(Event::SessionChanged {
         session: Box::new(request.session_composition.ok_or(FT_ERROR_VALUE)?),
         joined_reservation_ids: request.joined_reservation_ids,
@@ -165,12 +165,12 @@ pub(crate) fn session_changed(advertisement: &[u8]) -> Result<Event, i32> {
 }
 
 /// Event of a reservation from its bytes.
-pub(crate) fn reservation_event(bytes: &[u8]) -> Result<Event, i32> {
+pub(crate) fn parse_reservation_event(bytes: &[u8]) -> Result<Event, i32> {
     let event = pb::ReservationEvent::decode(bytes).map_err(|_| FT_ERROR_MALFORMED)?;
-    let is_known = are_ids(event.reservation.iter().map(|it| &it.reservation_id));
-    is_known.then_some(Event::Reservation(event)).ok_or(FT_ERROR_VALUE)
+    let is_known = all_fit_id_text(event.reservation.iter().map(|it| &it.reservation_id));
+    is_known.then_some(Event::ReservationChanged(event)).ok_or(FT_ERROR_VALUE)
 }
 
-fn update(bytes: &[u8]) -> Result<pb::MatchmakingUpdateAdvertisementRequest, i32> {
+fn parse_advertisement_update(bytes: &[u8]) -> Result<pb::MatchmakingUpdateAdvertisementRequest, i32> {
     pb::MatchmakingUpdateAdvertisementRequest::decode(bytes).map_err(|_| FT_ERROR_MALFORMED)
 }

@@ -8,11 +8,14 @@ use std::time::Duration;
 use fireteam_client::matching::{Event, HostedSession, MatchingOptions};
 use fireteam_client::probe::is_probe;
 
-use crate::arguments::{bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, random_bytes, read_answer};
-use crate::matching::{FtMatching, hosting, hosting_of_player, party, reservation_event, session_changed};
+use crate::arguments::{bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, read_answer, read_random_bytes};
+use crate::matching::{
+    FtMatching, parse_hosted_session, parse_party, parse_reservation_event, parse_session_change,
+    refuse_game_server_host,
+};
 use crate::outcome::outcome_parts;
 use crate::queue_types::FT_TOKEN_BYTES;
-use crate::raw::{Caller, enter};
+use crate::raw::{Caller, run_exported};
 use crate::status::FT_NONE;
 use crate::types::{
     FT_ID_BYTES, FT_MATCHING_RANDOM_BYTES, FtAddress, FtAnswer, FtCall, FtHosting, FtMatchingOptions, FtOutcome,
@@ -30,10 +33,10 @@ pub unsafe extern "C" fn ft_matching_new(
     random_length: usize,
     matching: *mut *mut FtMatching,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(matching)?;
         let options = caller.read(options)?;
-        let seed = random_bytes::<FT_MATCHING_RANDOM_BYTES>(&caller, random, random_length)?;
+        let seed = read_random_bytes::<FT_MATCHING_RANDOM_BYTES>(&caller, random, random_length)?;
         let compares_game_data = flag(options.compares_game_data)?;
         caller.give(matching, FtMatching::new(read_options(&caller, &options)?, seed, compares_game_data))?;
         Ok(0)
@@ -44,7 +47,7 @@ pub unsafe extern "C" fn ft_matching_new(
 /// go on until `FT_OUTCOME_ENDED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_free(matching: *mut FtMatching) -> i32 {
-    enter(|caller| caller.free(matching).map(|()| 0))
+    run_exported(|caller| caller.free(matching).map(|()| 0))
 }
 
 /// Sets the latency token of the client, of at most `FT_TOKEN_BYTES`; empty for none. It is sent with searches, reports, reservations and the
@@ -56,7 +59,7 @@ pub unsafe extern "C" fn ft_matching_set_latency_token(
     token_length: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let token = bounded_bytes(&caller, token, token_length, FT_TOKEN_BYTES)?.to_vec();
         caller.object(matching)?.handle(Event::LatencyToken(token.into()), now_us)
     })
@@ -65,19 +68,19 @@ pub unsafe extern "C" fn ft_matching_set_latency_token(
 /// The client's measurement of beacons has sent a packet: both together send at most 40 a second.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_other_packet_sent(matching: *mut FtMatching, now_us: u64) -> i32 {
-    enter(|caller| caller.object(matching)?.record_other_packet(now_us))
+    run_exported(|caller| caller.object(matching)?.record_other_packet(now_us))
 }
 
 /// Starts the loop. Only the first call counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_start(matching: *mut FtMatching, now_us: u64) -> i32 {
-    enter(|caller| caller.object(matching)?.handle(Event::Start, now_us))
+    run_exported(|caller| caller.object(matching)?.handle(Event::Start, now_us))
 }
 
 /// Ends the loop, or leaves the session. Legal in every state. `FT_OUTCOME_ENDED` follows when all is released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_cancel(matching: *mut FtMatching, now_us: u64) -> i32 {
-    enter(|caller| caller.object(matching)?.handle(Event::Cancel, now_us))
+    run_exported(|caller| caller.object(matching)?.handle(Event::Cancel, now_us))
 }
 
 /// Gives the answer to a call, also a late one. `FT_ERROR_MALFORMED`: the body is no response of the RPC, and the call counts as failed.
@@ -87,7 +90,7 @@ pub unsafe extern "C" fn ft_matching_handle_answer(
     answer: *const FtAnswer,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let matching = caller.object(matching)?;
         matching.object.handle_answer(&read_answer(&caller, answer)?, now_us)
     })
@@ -102,7 +105,7 @@ pub unsafe extern "C" fn ft_matching_handle_datagram(
     packet_length: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let matching = caller.object(matching)?;
         let from = caller.read(from)?.source()?;
         let packet = caller.bytes(packet, packet_length)?;
@@ -116,7 +119,7 @@ pub unsafe extern "C" fn ft_matching_handle_datagram(
 /// Says that time has passed: at the time of `ft_matching_poll_timeout`, or at any other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_handle_timeout(matching: *mut FtMatching, now_us: u64) -> i32 {
-    enter(|caller| caller.object(matching)?.handle(Event::Timeout, now_us))
+    run_exported(|caller| caller.object(matching)?.handle(Event::Timeout, now_us))
 }
 
 /// The game has connected, after `FT_OUTCOME_CONNECT` with this reservation.
@@ -126,7 +129,7 @@ pub unsafe extern "C" fn ft_matching_connected(
     reservation_id: *const c_char,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let reservation_id = caller.text(reservation_id, FT_ID_BYTES)?.to_owned();
         caller.object(matching)?.handle(Event::Connected { reservation_id }, now_us)
     })
@@ -139,7 +142,7 @@ pub unsafe extern "C" fn ft_matching_connect_failed(
     reservation_id: *const c_char,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let reservation_id = caller.text(reservation_id, FT_ID_BYTES)?.to_owned();
         caller.object(matching)?.handle(Event::ConnectFailed { reservation_id }, now_us)
     })
@@ -148,7 +151,7 @@ pub unsafe extern "C" fn ft_matching_connect_failed(
 /// The joined session lost its connection. The loop asks the game to connect again, and searches if that fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_connection_lost(matching: *mut FtMatching, now_us: u64) -> i32 {
-    enter(|caller| caller.object(matching)?.handle(Event::ConnectionLost, now_us))
+    run_exported(|caller| caller.object(matching)?.handle(Event::ConnectionLost, now_us))
 }
 
 /// This client hosts a session from now on.
@@ -158,7 +161,7 @@ pub unsafe extern "C" fn ft_matching_become_host(
     hosting: *const FtHosting,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let matching = caller.object(matching)?;
         matching.handle(Event::BecomeHost(Box::new(read_hosting(&caller, hosting)?)), now_us)
     })
@@ -167,7 +170,7 @@ pub unsafe extern "C" fn ft_matching_become_host(
 /// Another client hosts the session from now on, and this client stays in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_host_moved(matching: *mut FtMatching, now_us: u64) -> i32 {
-    enter(|caller| caller.object(matching)?.handle(Event::HostMoved, now_us))
+    run_exported(|caller| caller.object(matching)?.handle(Event::HostMoved, now_us))
 }
 
 /// The hosted session has other players or seats. `update` is a protobuf `MatchmakingUpdateAdvertisementRequest`, of which
@@ -179,8 +182,8 @@ pub unsafe extern "C" fn ft_matching_session_changed(
     update_length: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
-        let event = session_changed(caller.bytes(update, update_length)?)?;
+    run_exported(|caller| {
+        let event = parse_session_change(caller.bytes(update, update_length)?)?;
         caller.object(matching)?.handle(event, now_us)
     })
 }
@@ -193,8 +196,8 @@ pub unsafe extern "C" fn ft_matching_handle_reservation(
     event_length: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
-        let event = reservation_event(caller.bytes(event, event_length)?)?;
+    run_exported(|caller| {
+        let event = parse_reservation_event(caller.bytes(event, event_length)?)?;
         caller.object(matching)?.handle(event, now_us)
     })
 }
@@ -208,7 +211,7 @@ pub unsafe extern "C" fn ft_matching_poll_call(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let matching = caller.object(matching)?;
         poll_call(&caller, &mut matching.object, call, buffer, capacity)
     })
@@ -223,14 +226,14 @@ pub unsafe extern "C" fn ft_matching_poll_transmit(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| caller.object(matching)?.poll_transmit(&caller, to, (buffer, capacity)))
+    run_exported(|caller| caller.object(matching)?.poll_transmit(&caller, to, (buffer, capacity)))
 }
 
 /// Time at which `ft_matching_handle_timeout` is due, unless another event comes first, into `at_us`. `FT_NONE`: the loop waits for events
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_poll_timeout(matching: *mut FtMatching, at_us: *mut u64) -> i32 {
-    enter(|caller| poll_timeout(&caller, &mut caller.object(matching)?.object, at_us))
+    run_exported(|caller| poll_timeout(&caller, &mut caller.object(matching)?.object, at_us))
 }
 
 /// Fetches an outcome: its fields into `outcome`, its data into the buffer. Returns the bytes of the data, which may be 0. More than
@@ -242,7 +245,7 @@ pub unsafe extern "C" fn ft_matching_poll_outcome(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let matching = caller.object(matching)?;
         poll_outcome(&caller, &mut matching.object, outcome_parts, outcome, buffer, capacity)
     })
@@ -251,14 +254,17 @@ pub unsafe extern "C" fn ft_matching_poll_outcome(
 /// State: one of `FT_STATE_*`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_matching_state(matching: *mut FtMatching) -> i32 {
-    enter(|caller| caller.object(matching)?.state())
+    run_exported(|caller| caller.object(matching)?.state())
 }
 
 fn read_options(caller: &Caller, options: &FtMatchingOptions) -> Result<MatchingOptions, i32> {
-    let party = party(caller.bytes(options.party, options.party_length)?)?;
+    let party = parse_party(caller.bytes(options.party, options.party_length)?)?;
     let game_data = bounded_bytes(caller, options.game_data, options.game_data_length, GAME_DATA_BYTES_MAX)?;
-    let hosting =
-        if options.hosting.is_null() { None } else { Some(hosting_of_player(read_hosting(caller, options.hosting)?)?) };
+    let hosting = if options.hosting.is_null() {
+        None
+    } else {
+        Some(refuse_game_server_host(read_hosting(caller, options.hosting)?)?)
+    };
     let has_hash = flag(options.has_configuration_hash)?;
     let defaults = MatchingOptions::new(options.set_id, party);
     let millis = |millis: u32| (millis != 0).then(|| Duration::from_millis(millis.into()));
@@ -276,5 +282,5 @@ fn read_options(caller: &Caller, options: &FtMatchingOptions) -> Result<Matching
 fn read_hosting(caller: &Caller, from: *const FtHosting) -> Result<HostedSession, i32> {
     let from = caller.read(from)?;
     let advertisement = caller.bytes(from.advertisement, from.advertisement_length)?;
-    hosting(advertisement, from.probe_address.ip()?, from.probe_port, flag(from.keep_when_full)?)
+    parse_hosted_session(advertisement, from.probe_address.ip()?, from.probe_port, flag(from.keep_when_full)?)
 }

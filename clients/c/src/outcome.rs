@@ -20,7 +20,7 @@ pub(crate) fn outcome_parts(outcome: &Outcome) -> (FtOutcome, Cow<'_, [u8]>) {
             parts.kind = FT_OUTCOME_CONNECT;
             parts.seats = invitation.seats;
             parts.round_trip_ms = invitation.round_trip_ms.unwrap_or(-1.0);
-            parts.again = invitation.again.into();
+            parts.again = invitation.is_reconnect.into();
             parts.advertisement_id = id_text(&invitation.advertisement_id);
             parts.reservation_id = id_text(&invitation.reservation_id);
             data = &invitation.connect_data;

@@ -6,12 +6,12 @@ use crate::status::FT_ERROR_PANIC;
 pub(crate) struct PanicGuard<Object> {
     object: Object,
     /// A function runs, or has ended by a panic.
-    is_running: bool,
+    has_unfinished_run: bool,
 }
 
 impl<Object> PanicGuard<Object> {
     pub(crate) fn new(object: Object) -> Self {
-        Self { object, is_running: false }
+        Self { object, has_unfinished_run: false }
     }
 
     /// The object, also after a panic, for `Debug`.
@@ -21,11 +21,11 @@ impl<Object> PanicGuard<Object> {
 
     /// Runs a function on the object, unless an earlier one has ended by a panic.
     pub(crate) fn run<T>(&mut self, function: impl FnOnce(&mut Object) -> T) -> Result<T, i32> {
-        if std::mem::replace(&mut self.is_running, true) {
+        if std::mem::replace(&mut self.has_unfinished_run, true) {
             return Err(FT_ERROR_PANIC);
         }
         let result = function(&mut self.object);
-        self.is_running = false;
+        self.has_unfinished_run = false;
         Ok(result)
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct PendingTransmit(Option<Transmit>);
 
 impl PendingTransmit {
     /// Fetches a datagram: into the buffer, its destination into `to`. `poll` has the next one.
-    pub(crate) fn fetch(
+    pub(crate) fn write_to_caller(
         &mut self,
         caller: &Caller,
         poll: impl FnOnce() -> Result<Option<Transmit>, i32>,

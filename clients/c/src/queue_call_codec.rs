@@ -6,7 +6,7 @@ use fireteam_client::pb;
 use fireteam_client::queueing::{QueueAnswer, QueueRequest};
 use prost::Message;
 
-use crate::identifier::are_ids;
+use crate::identifier::all_fit_id_text;
 
 /// Path of the watch in HTTP/2.
 pub(crate) const WATCH_PATH: &CStr = c"/fireteam.v1.QueueService/Watch";
@@ -23,7 +23,7 @@ pub(crate) enum QueueRpc {
 
 impl QueueRpc {
     /// RPC of a request, and the request as bytes.
-    pub(crate) fn of(request: &QueueRequest) -> (Self, Vec<u8>) {
+    pub(crate) fn encode_request(request: &QueueRequest) -> (Self, Vec<u8>) {
         match request {
             QueueRequest::Enter(request) => (Self::Enter, request.encode_to_vec()),
             QueueRequest::Respond(request) => (Self::Respond, request.encode_to_vec()),
@@ -49,11 +49,11 @@ impl QueueRpc {
         match self {
             Self::Enter => {
                 let entered = pb::QueueEnterResponse::decode(body).ok()?;
-                entered.status.iter().all(has_ids).then(|| QueueAnswer::Enter(Box::new(entered)))
+                entered.status.iter().all(status_ids_fit).then(|| QueueAnswer::Enter(Box::new(entered)))
             }
             Self::Respond => {
                 let response = pb::QueueRespondResponse::decode(body).ok()?;
-                response.status.iter().all(has_ids).then(|| QueueAnswer::Respond(Box::new(response)))
+                response.status.iter().all(status_ids_fit).then(|| QueueAnswer::Respond(Box::new(response)))
             }
             Self::Leave => Some(QueueAnswer::Leave(Box::new(Message::decode(body).ok()?))),
             Self::ReportResult => Some(QueueAnswer::ReportResult(Box::new(Message::decode(body).ok()?))),
@@ -64,16 +64,16 @@ impl QueueRpc {
 
 /// Message of a watch from its bytes, as [`QueueRpc::decode`].
 pub(crate) fn decode_watch_message(bytes: &[u8]) -> Option<pb::QueueWatchResponse> {
-    pb::QueueWatchResponse::decode(bytes).ok().filter(|message| message.status.iter().all(has_ids))
+    pb::QueueWatchResponse::decode(bytes).ok().filter(|message| message.status.iter().all(status_ids_fit))
 }
 
 /// Whether the ids of a status fit into a structure of the interface.
-fn has_ids(status: &pb::TicketStatus) -> bool {
+fn status_ids_fit(status: &pb::TicketStatus) -> bool {
     let found = status.found_match.iter();
     let hosts = found.clone().filter_map(|it| match it.assignment.as_ref()?.host.as_ref()? {
         pb::assignment::Host::GameServer(server) => Some(&server.advertisement_id),
         pb::assignment::Host::PeerHost(peer) => Some(&peer.player_key),
         pb::assignment::Host::Unhosted(_) => None,
     });
-    are_ids([&status.ticket_id].into_iter().chain(found.map(|it| &it.match_id)).chain(hosts))
+    all_fit_id_text([&status.ticket_id].into_iter().chain(found.map(|it| &it.match_id)).chain(hosts))
 }

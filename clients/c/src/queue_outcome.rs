@@ -20,8 +20,8 @@ pub(crate) fn queue_outcome_parts(outcome: &QueueOutcome) -> (FtQueueOutcome, Co
     let data = match outcome {
         QueueOutcome::Status(status) => {
             parts.kind = FT_QUEUE_OUTCOME_STATUS;
-            parts.ticket_state = number(status.state);
-            parts.ticket_end_reason = number(status.end_reason);
+            parts.ticket_state = enum_number(status.state);
+            parts.ticket_end_reason = enum_number(status.end_reason);
             parts.ticket_id = id_text(&status.ticket_id);
             if let Some(found) = &status.found_match {
                 set_match(&mut parts, found);
@@ -73,7 +73,7 @@ fn set_end<'end>(parts: &mut FtQueueOutcome, end: &'end QueueEnd) -> &'end [u8] 
     match end {
         QueueEnd::Ticket(reason) => {
             parts.end_reason = FT_QUEUE_END_TICKET;
-            parts.ticket_end_reason = number((*reason).into());
+            parts.ticket_end_reason = enum_number((*reason).into());
         }
         QueueEnd::Cancelled => parts.end_reason = FT_QUEUE_END_CANCELLED,
         QueueEnd::Lost => parts.end_reason = FT_QUEUE_END_LOST,
@@ -89,7 +89,7 @@ fn set_end<'end>(parts: &mut FtQueueOutcome, end: &'end QueueEnd) -> &'end [u8] 
 }
 
 /// Number of an enum; those of newer servers as they are.
-fn number(value: i32) -> u32 {
+fn enum_number(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 

@@ -8,8 +8,8 @@ use fireteam_client::pb;
 use fireteam_client::queueing::{QueueAnswer, QueueCall, QueueEvent, QueueOutcome, Queueing, QueueingState};
 use prost::Message;
 
-use crate::answer::{AnswerParts, unreadable};
-use crate::identifier::are_ids;
+use crate::answer::{AnswerParts, unreadable_answer_error};
+use crate::identifier::all_fit_id_text;
 use crate::loop_object::{LoopMachine, LoopObject};
 use crate::queue_call_codec::{QueueRpc, decode_watch_message};
 use crate::queue_types;
@@ -21,7 +21,7 @@ pub struct FtQueueing {
     /// Watch that was not fetched yet.
     watch: Option<PendingWatch>,
     /// Number of the latest watch, from 1.
-    watch_id: u64,
+    latest_watch_id: u64,
 }
 
 /// Watch to open.
@@ -42,7 +42,7 @@ impl LoopMachine for Queueing {
 
     fn poll_call(&mut self) -> Option<(CallId, QueueRpc, Vec<u8>)> {
         let QueueCall { id, request } = Queueing::poll_call(self)?;
-        let (rpc, body) = QueueRpc::of(&request);
+        let (rpc, body) = QueueRpc::encode_request(&request);
         Some((id, rpc, body))
     }
 
@@ -85,7 +85,7 @@ impl FtQueueing {
     }
 
     fn with_machine(queueing: Queueing) -> Self {
-        Self { object: LoopObject::new(queueing), watch: None, watch_id: 0 }
+        Self { object: LoopObject::new(queueing), watch: None, latest_watch_id: 0 }
     }
 
     /// Gives an event to the loop.
@@ -96,8 +96,8 @@ impl FtQueueing {
     /// Next watch, until [`Self::watch_is_done`]. A later one takes the place of one that was not fetched.
     pub(crate) fn next_watch(&mut self) -> Result<Option<&PendingWatch>, i32> {
         if let Some(request) = self.object.run(Queueing::poll_watch)? {
-            self.watch_id += 1;
-            self.watch = Some(PendingWatch { id: self.watch_id, body: request.encode_to_vec() });
+            self.latest_watch_id += 1;
+            self.watch = Some(PendingWatch { id: self.latest_watch_id, body: request.encode_to_vec() });
         }
         // None is needed after the end.
         if matches!(self.state()?, queue_types::FT_QUEUEING_ENDING | queue_types::FT_QUEUEING_ENDED) {
@@ -121,7 +121,7 @@ impl FtQueueing {
             }
             Some(_) => Ok(0),
             None => {
-                self.handle(QueueEvent::WatchEnded(Some(unreadable())), now_us)?;
+                self.handle(QueueEvent::WatchEnded(Some(unreadable_answer_error())), now_us)?;
                 Err(FT_ERROR_MALFORMED)
             }
         }
@@ -139,14 +139,14 @@ impl FtQueueing {
     /// Whether a watch is the latest one. Earlier ones are ignored.
     fn is_latest_watch(&self, watch_id: u64) -> Result<bool, i32> {
         let was_fetched =
-            (1..=self.watch_id).contains(&watch_id) && self.watch.as_ref().is_none_or(|it| it.id != watch_id);
-        if was_fetched { Ok(watch_id == self.watch_id) } else { Err(FT_ERROR_UNKNOWN_CALL) }
+            (1..=self.latest_watch_id).contains(&watch_id) && self.watch.as_ref().is_none_or(|it| it.id != watch_id);
+        if was_fetched { Ok(watch_id == self.latest_watch_id) } else { Err(FT_ERROR_UNKNOWN_CALL) }
     }
 
     /// Reply of the players to a ready check.
     pub(crate) fn respond(&mut self, match_id: &str, accept: bool, now_us: u64) -> Result<i32, i32> {
         let match_id = match_id.to_owned();
-        if match_id.is_empty() || !are_ids([&match_id].into_iter()) {
+        if match_id.is_empty() || !all_fit_id_text([&match_id].into_iter()) {
             return Err(FT_ERROR_VALUE);
         }
         self.handle(QueueEvent::Respond { match_id, accept }, now_us)

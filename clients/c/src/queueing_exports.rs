@@ -7,13 +7,14 @@ use std::ffi::c_char;
 use fireteam_client::queueing::QueueEvent;
 
 use crate::arguments::{
-    CALL_TIMEOUT_MS, bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, random_bytes, read_answer, read_ranks,
+    CALL_TIMEOUT_MS, bounded_bytes, flag, poll_call, poll_outcome, poll_timeout, read_answer, read_random_bytes,
+    read_ranks,
 };
 use crate::queue_call_codec::WATCH_PATH;
 use crate::queue_outcome::queue_outcome_parts;
 use crate::queue_types::{FT_QUEUEING_RANDOM_BYTES, FT_TOKEN_BYTES, FtQueueOutcome, FtTeamRank};
 use crate::queueing::FtQueueing;
-use crate::raw::{Caller, enter};
+use crate::raw::{Caller, run_exported};
 use crate::status::FT_NONE;
 use crate::types::{FT_ID_BYTES, FtAnswer, FtCall};
 
@@ -58,9 +59,9 @@ fn give_queueing(
     queueing: *mut *mut FtQueueing,
     make: impl FnOnce(&Caller, [u8; FT_QUEUEING_RANDOM_BYTES]) -> Result<FtQueueing, i32>,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(queueing)?;
-        let seed = random_bytes::<FT_QUEUEING_RANDOM_BYTES>(&caller, random, random_length)?;
+        let seed = read_random_bytes::<FT_QUEUEING_RANDOM_BYTES>(&caller, random, random_length)?;
         caller.give(queueing, make(&caller, seed)?)?;
         Ok(0)
     })
@@ -70,14 +71,14 @@ fn give_queueing(
 /// `FT_QUEUE_OUTCOME_ENDED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_free(queueing: *mut FtQueueing) -> i32 {
-    enter(|caller| caller.free(queueing).map(|()| 0))
+    run_exported(|caller| caller.free(queueing).map(|()| 0))
 }
 
 /// Writes the loop as bytes for `ft_queueing_restore`. Save them at each `FT_QUEUE_OUTCOME_STATUS`. Returns their number. More than
 /// `capacity`: nothing was written. They contain the ticket's token: keep them as secret as a password.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_save(queueing: *mut FtQueueing, buffer: *mut u8, capacity: usize) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let saved = caller.object(queueing)?.saved_bytes()?;
         caller.fill(&saved, buffer, capacity)
     })
@@ -92,7 +93,7 @@ pub unsafe extern "C" fn ft_queueing_set_latency_token(
     token_length: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let token = bounded_bytes(&caller, token, token_length, FT_TOKEN_BYTES)?.to_vec();
         caller.object(queueing)?.handle(QueueEvent::LatencyToken(token.into()), now_us)
     })
@@ -101,13 +102,13 @@ pub unsafe extern "C" fn ft_queueing_set_latency_token(
 /// Starts the loop: enters the queue, or watches the ticket of a restored loop. Only the first call counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_start(queueing: *mut FtQueueing, now_us: u64) -> i32 {
-    enter(|caller| caller.object(queueing)?.handle(QueueEvent::Start, now_us))
+    run_exported(|caller| caller.object(queueing)?.handle(QueueEvent::Start, now_us))
 }
 
 /// Leaves the queue or the match, and ends the loop. Legal in every state. `FT_QUEUE_OUTCOME_ENDED` follows within 10 s.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_cancel(queueing: *mut FtQueueing, now_us: u64) -> i32 {
-    enter(|caller| caller.object(queueing)?.handle(QueueEvent::Cancel, now_us))
+    run_exported(|caller| caller.object(queueing)?.handle(QueueEvent::Cancel, now_us))
 }
 
 /// Gives the answer to a call, also a late one. `FT_ERROR_MALFORMED`: the body is no response of the RPC, and the call counts as failed.
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn ft_queueing_handle_answer(
     answer: *const FtAnswer,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let queueing = caller.object(queueing)?;
         queueing.object.handle_answer(&read_answer(&caller, answer)?, now_us)
     })
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn ft_queueing_handle_watch_message(
     message_length: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let queueing = caller.object(queueing)?;
         queueing.handle_watch_message(watch_id, caller.bytes(message, message_length)?, now_us)
     })
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn ft_queueing_handle_watch_end(
     end: *const FtAnswer,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let queueing = caller.object(queueing)?;
         queueing.handle_watch_end(&read_answer(&caller, end)?, now_us)
     })
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn ft_queueing_handle_watch_end(
 /// Says that time has passed: at the time of `ft_queueing_poll_timeout`, or at any other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_handle_timeout(queueing: *mut FtQueueing, now_us: u64) -> i32 {
-    enter(|caller| caller.object(queueing)?.handle(QueueEvent::Timeout, now_us))
+    run_exported(|caller| caller.object(queueing)?.handle(QueueEvent::Timeout, now_us))
 }
 
 /// Reply of the players to the ready check of this match: 1 accepts, 0 declines. Ignored if it is over.
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn ft_queueing_respond(
     accept: u8,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let accept = flag(accept)?;
         let match_id = caller.text(match_id, FT_ID_BYTES)?;
         caller.object(queueing)?.respond(match_id, accept, now_us)
@@ -177,13 +178,13 @@ pub unsafe extern "C" fn ft_queueing_respond(
 /// The game has connected, after `FT_QUEUE_OUTCOME_CONNECT`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_connected(queueing: *mut FtQueueing, now_us: u64) -> i32 {
-    enter(|caller| caller.object(queueing)?.handle(QueueEvent::Connected, now_us))
+    run_exported(|caller| caller.object(queueing)?.handle(QueueEvent::Connected, now_us))
 }
 
 /// The game could not connect, after `FT_QUEUE_OUTCOME_CONNECT`. The loop asks again a second later; after five failures it leaves the match.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_connect_failed(queueing: *mut FtQueueing, now_us: u64) -> i32 {
-    enter(|caller| caller.object(queueing)?.handle(QueueEvent::ConnectFailed, now_us))
+    run_exported(|caller| caller.object(queueing)?.handle(QueueEvent::ConnectFailed, now_us))
 }
 
 /// The match was played: ranks of its teams, 1 to 128 of them. Only where players report, not of matches on a game server, and only once.
@@ -194,7 +195,7 @@ pub unsafe extern "C" fn ft_queueing_report(
     rank_count: usize,
     now_us: u64,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let ranks = read_ranks(&caller, ranks, rank_count)?;
         caller.object(queueing)?.handle(QueueEvent::Report(ranks), now_us)
     })
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn ft_queueing_poll_call(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let queueing = caller.object(queueing)?;
         poll_call(&caller, &mut queueing.object, call, buffer, capacity)
     })
@@ -225,7 +226,7 @@ pub unsafe extern "C" fn ft_queueing_poll_watch(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let queueing = caller.object(queueing)?;
         caller.check_place(watch)?;
         let pending = queueing.next_watch()?.ok_or(FT_NONE)?;
@@ -242,7 +243,7 @@ pub unsafe extern "C" fn ft_queueing_poll_watch(
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_poll_timeout(queueing: *mut FtQueueing, at_us: *mut u64) -> i32 {
-    enter(|caller| poll_timeout(&caller, &mut caller.object(queueing)?.object, at_us))
+    run_exported(|caller| poll_timeout(&caller, &mut caller.object(queueing)?.object, at_us))
 }
 
 /// Fetches an outcome: its fields into `outcome`, its data into the buffer. Returns the bytes of the data, which may be 0. More than
@@ -254,7 +255,7 @@ pub unsafe extern "C" fn ft_queueing_poll_outcome(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let queueing = caller.object(queueing)?;
         poll_outcome(&caller, &mut queueing.object, queue_outcome_parts, outcome, buffer, capacity)
     })
@@ -264,7 +265,7 @@ pub unsafe extern "C" fn ft_queueing_poll_outcome(
 /// `FT_NONE`: no game server hosts a match of the ticket now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_connect_data(queueing: *mut FtQueueing, buffer: *mut u8, capacity: usize) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let connect_data = caller.object(queueing)?.connect_data()?.ok_or(FT_NONE)?;
         caller.fill(&connect_data, buffer, capacity)
     })
@@ -280,7 +281,7 @@ pub unsafe extern "C" fn ft_queueing_credential(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let credential = caller.object(queueing)?.credential(player)?.ok_or(FT_NONE)?;
         caller.fill(credential.as_bytes(), buffer, capacity)
     })
@@ -289,5 +290,5 @@ pub unsafe extern "C" fn ft_queueing_credential(
 /// State: one of `FT_QUEUEING_*`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_queueing_state(queueing: *mut FtQueueing) -> i32 {
-    enter(|caller| caller.object(queueing)?.state())
+    run_exported(|caller| caller.object(queueing)?.state())
 }

@@ -13,11 +13,11 @@ const BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Promise of the C code that calls an exported function: pointers that are neither null nor misaligned are valid for their type and length
 /// until the function returns, objects come from their `new` function, were not freed, and are in no other call.
 ///
-/// Only [`enter`] makes a value, and only the exported functions, which are unsafe, call it, with pointers that they received.
+/// Only [`run_exported`] makes a value, and only the exported functions, which are unsafe, call it, with pointers that they received.
 pub(crate) struct Caller(());
 
 /// Runs an exported function. A panic becomes [`FT_ERROR_PANIC`].
-pub(crate) fn enter(function: impl FnOnce(Caller) -> Result<i32, i32>) -> i32 {
+pub(crate) fn run_exported(function: impl FnOnce(Caller) -> Result<i32, i32>) -> i32 {
     match catch_unwind(AssertUnwindSafe(|| function(Caller(())))) {
         Ok(Ok(result) | Err(result)) => result,
         Err(payload) => {
@@ -57,7 +57,7 @@ impl Caller {
 
     /// Copy of a structure of the caller.
     pub(crate) fn read<T: Copy>(&self, from: *const T) -> Result<T, i32> {
-        check(from)?;
+        check_pointer(from)?;
         // SAFETY: not null and aligned, and the caller promises an initialized value. `T` has integers, floats and raw pointers only.
         Ok(unsafe { from.read() })
     }
@@ -67,7 +67,7 @@ impl Caller {
         if count == 0 {
             return Ok(&[]);
         }
-        check(start)?;
+        check_pointer(start)?;
         if BYTES_MAX / size_of::<T>().max(1) < count {
             return Err(FT_ERROR_LENGTH);
         }
@@ -77,12 +77,12 @@ impl Caller {
 
     /// Checks a place for [`Caller::write`], before something is done whose result it takes.
     pub(crate) fn check_place<T>(&self, to: *mut T) -> Result<(), i32> {
-        check(to.cast_const())
+        check_pointer(to.cast_const())
     }
 
     /// Writes a structure for the caller.
     pub(crate) fn write<T>(&self, to: *mut T, value: T) -> Result<(), i32> {
-        check(to.cast_const())?;
+        check_pointer(to.cast_const())?;
         // SAFETY: not null and aligned, and the caller promises a place for a `T`. The old value is not dropped: it may be uninitialized.
         unsafe { to.write(value) };
         Ok(())
@@ -104,14 +104,14 @@ impl Caller {
 
     /// Moves an object to the heap, for the caller to free.
     pub(crate) fn give<T>(&self, to: *mut *mut T, object: T) -> Result<(), i32> {
-        check(to.cast_const())?;
+        check_pointer(to.cast_const())?;
         self.write(to, Box::into_raw(Box::new(object)))
     }
 
     /// Object of the caller, which no other call uses.
     #[expect(clippy::mut_from_ref, reason = "the promise of the caller, not the memory of `self`")]
     pub(crate) fn object<T>(&self, object: *mut T) -> Result<&mut T, i32> {
-        check(object.cast_const())?;
+        check_pointer(object.cast_const())?;
         // SAFETY: not null and aligned, and the caller promises a live object from `give` that is in no other call.
         Ok(unsafe { &mut *object })
     }
@@ -119,7 +119,7 @@ impl Caller {
     /// Object of the caller that other calls may use at the same time.
     #[cfg(feature = "client")]
     pub(crate) fn shared_object<T: Sync>(&self, object: *const T) -> Result<&T, i32> {
-        check(object)?;
+        check_pointer(object)?;
         // SAFETY: not null and aligned, and the caller promises a live object from `give`. No function takes such an object as its own.
         Ok(unsafe { &*object })
     }
@@ -129,7 +129,7 @@ impl Caller {
         if object.is_null() {
             return Ok(());
         }
-        check(object.cast_const())?;
+        check_pointer(object.cast_const())?;
         // SAFETY: not null and aligned, and the caller promises an object from `give`, and not to use it again.
         drop(unsafe { Box::from_raw(object) });
         Ok(())
@@ -137,7 +137,7 @@ impl Caller {
 }
 
 /// Refuses null and misaligned pointers.
-fn check<T>(pointer: *const T) -> Result<(), i32> {
+fn check_pointer<T>(pointer: *const T) -> Result<(), i32> {
     match pointer {
         null if null.is_null() => Err(FT_ERROR_NULL),
         aligned if aligned.is_aligned() => Ok(()),

@@ -8,39 +8,36 @@ use fireteam_client::pb;
 use fireteam_client::probe::{ArrivalAndAnswerTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
 use prost::Message;
 
-use crate::matching::judge;
+use crate::matching::equal_data_judge;
 use crate::panic_guard::PanicGuard;
 use crate::status::FT_ERROR_VALUE;
 
 /// Host that answers the probes of one advertisement. One thread at a time may use it.
-pub struct FtResponder(PanicGuard<AdvertisedResponder>);
+pub struct FtResponder(PanicGuard<KeyedResponder>);
 
 /// Responder with the key of its probes, and the game's judgement.
-pub(crate) struct AdvertisedResponder {
+pub(crate) struct KeyedResponder {
     responder: HostResponder,
-    key: [u8; 32],
+    probe_key: [u8; 32],
     judge: ProberDataJudge,
 }
 
 impl FtResponder {
     pub(crate) fn new(cookie_key: [u8; 32], key: [u8; 32]) -> Self {
         let responder = HostResponder::new(HostCookieKey(cookie_key));
-        Self(PanicGuard::new(AdvertisedResponder { responder, key, judge: Box::new(|_, _| Verdict::Fits) }))
+        Self(PanicGuard::new(KeyedResponder { responder, probe_key: key, judge: Box::new(|_, _| Verdict::Fits) }))
     }
 
     /// Runs a function, unless an earlier one has ended by a panic.
-    pub(crate) fn run<T>(
-        &mut self,
-        function: impl FnOnce(&mut AdvertisedResponder) -> Result<T, i32>,
-    ) -> Result<T, i32> {
+    pub(crate) fn run<T>(&mut self, function: impl FnOnce(&mut KeyedResponder) -> Result<T, i32>) -> Result<T, i32> {
         self.0.run(function)?
     }
 }
 
-impl AdvertisedResponder {
+impl KeyedResponder {
     /// Endpoint to publish, as bytes.
-    pub(crate) fn endpoint(&self, port: u16) -> Vec<u8> {
-        let probe_key = self.key.to_vec();
+    pub(crate) fn probe_endpoint_bytes(&self, port: u16) -> Vec<u8> {
+        let probe_key = self.probe_key.to_vec();
         pb::ProbeEndpoint { address: Vec::new(), port: port.into(), probe_key, hosted: false }.encode_to_vec()
     }
 
@@ -48,7 +45,7 @@ impl AdvertisedResponder {
     pub(crate) fn advertise(&mut self, advertisement_id: &str) -> Result<i32, i32> {
         let is_id = advertisement_id.len() == 32 && advertisement_id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let id = u128::from_str_radix(advertisement_id, 16).ok().filter(|_| is_id).ok_or(FT_ERROR_VALUE)?;
-        let key = ProbeKey::new(&self.key).ok_or(FT_ERROR_VALUE)?;
+        let key = ProbeKey::new(&self.probe_key).ok_or(FT_ERROR_VALUE)?;
         self.responder.set_advertisement(id.to_be_bytes(), key);
         Ok(0)
     }
@@ -63,7 +60,7 @@ impl AdvertisedResponder {
 
     /// Takes equal data only.
     pub(crate) fn set_game_data(&mut self, own: Vec<u8>) {
-        self.judge = judge(own);
+        self.judge = equal_data_judge(own);
     }
 
     /// Answer to a packet.

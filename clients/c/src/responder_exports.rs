@@ -6,8 +6,8 @@ use std::ffi::c_char;
 
 use fireteam_client::probe::ArrivalAndAnswerTime;
 
-use crate::arguments::{flag, random_bytes};
-use crate::raw::enter;
+use crate::arguments::{flag, read_random_bytes};
+use crate::raw::run_exported;
 use crate::responder::FtResponder;
 use crate::status::{FT_ERROR_BUFFER, FT_ERROR_VALUE, FT_NONE};
 use crate::types::{FT_ID_BYTES, FT_RESPONDER_RANDOM_BYTES, FtAddress};
@@ -20,9 +20,9 @@ pub unsafe extern "C" fn ft_responder_new(
     random_length: usize,
     responder: *mut *mut FtResponder,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(responder)?;
-        let random = random_bytes::<FT_RESPONDER_RANDOM_BYTES>(&caller, random, random_length)?;
+        let random = read_random_bytes::<FT_RESPONDER_RANDOM_BYTES>(&caller, random, random_length)?;
         let ([cookie_key, key], []) = random.as_chunks::<32>() else { return Err(FT_ERROR_VALUE) };
         caller.give(responder, FtResponder::new(*cookie_key, *key))?;
         Ok(0)
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ft_responder_new(
 /// Frees a responder; null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_responder_free(responder: *mut FtResponder) -> i32 {
-    enter(|caller| caller.free(responder).map(|()| 0))
+    run_exported(|caller| caller.free(responder).map(|()| 0))
 }
 
 /// Writes the protobuf `ProbeEndpoint` to publish with the advertisement, for a UDP port of the address that the server sees. Returns its
@@ -44,11 +44,11 @@ pub unsafe extern "C" fn ft_responder_endpoint(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         if port == 0 {
             return Err(FT_ERROR_VALUE);
         }
-        let endpoint = caller.object(responder)?.run(|it| Ok(it.endpoint(port)))?;
+        let endpoint = caller.object(responder)?.run(|it| Ok(it.probe_endpoint_bytes(port)))?;
         caller.fill(&endpoint, buffer, capacity)
     })
 }
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ft_responder_endpoint(
 /// Answers the probes of this advertisement from now on: 32 hexadecimal digits, with a zero byte at their end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_responder_advertise(responder: *mut FtResponder, advertisement_id: *const c_char) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let id = caller.text(advertisement_id, FT_ID_BYTES)?;
         caller.object(responder)?.run(|it| it.advertise(id))
     })
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ft_responder_advertise(responder: *mut FtResponder, adv
 /// Becomes silent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_responder_withdraw(responder: *mut FtResponder) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.object(responder)?.run(|it| {
             it.withdraw();
             Ok(0)
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ft_responder_withdraw(responder: *mut FtResponder) -> i
 /// Says in answers whether the session has no open seat: 1 full, 0 not full.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_responder_set_full(responder: *mut FtResponder, full: u8) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let full = flag(full)?;
         caller.object(responder)?.run(|it| {
             it.set_full(full);
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn ft_responder_set_game_data(
     game_data: *const u8,
     game_data_length: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let game_data = caller.bytes(game_data, game_data_length)?.to_vec();
         caller.object(responder)?.run(|it| {
             it.set_game_data(game_data);
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn ft_responder_handle_datagram(
     buffer: *mut u8,
     capacity: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let responder = caller.object(responder)?;
         let from = caller.read(from)?.source()?;
         let packet = caller.bytes(packet, packet_length)?.to_vec();

@@ -6,7 +6,7 @@ use fireteam_client::matching::{Answer, Request};
 use fireteam_client::pb;
 use prost::Message;
 
-use crate::identifier::are_ids;
+use crate::identifier::all_fit_id_text;
 
 /// RPC of the search loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum SearchRpc {
 
 impl SearchRpc {
     /// RPC of a request, and the request as bytes.
-    pub(crate) fn of(request: &Request) -> (Self, Vec<u8>) {
+    pub(crate) fn encode_request(request: &Request) -> (Self, Vec<u8>) {
         match request {
             Request::ChooseAction(request) => (Self::ChooseAction, request.encode_to_vec()),
             Request::GetConfiguration(request) => (Self::GetConfiguration, request.encode_to_vec()),
@@ -57,23 +57,25 @@ impl SearchRpc {
             Self::GetConfiguration => Some(Answer::GetConfiguration(Message::decode(body).ok()?)),
             Self::Search => {
                 let found = pb::MatchmakingSearchResponse::decode(body).ok()?;
-                are_ids(found.candidates.iter().map(|it| &it.advertisement_id)).then(|| Answer::Search(Box::new(found)))
+                all_fit_id_text(found.candidates.iter().map(|it| &it.advertisement_id))
+                    .then(|| Answer::Search(Box::new(found)))
             }
             Self::ReportLatency => {
                 let report = pb::MatchmakingReportLatencyResponse::decode(body).ok()?;
-                are_ids(report.candidates.iter().map(|it| &it.advertisement_id))
+                all_fit_id_text(report.candidates.iter().map(|it| &it.advertisement_id))
                     .then(|| Answer::ReportLatency(Box::new(report)))
             }
             Self::Reserve => {
                 let reserved = pb::MatchmakingReserveResponse::decode(body).ok()?;
-                are_ids(reserved.reservation.iter().map(|it| &it.reservation_id))
+                all_fit_id_text(reserved.reservation.iter().map(|it| &it.reservation_id))
                     .then(|| Answer::Reserve(Box::new(reserved)))
             }
             Self::Release => pb::MatchmakingReleaseResponse::decode(body).ok().map(|_| Answer::Release),
             Self::UpdateAdvertisement => {
                 let updated = pb::MatchmakingUpdateAdvertisementResponse::decode(body).ok()?;
                 let ids = updated.reservations.iter().map(|it| &it.reservation_id);
-                are_ids(ids.chain([&updated.advertisement_id])).then(|| Answer::UpdateAdvertisement(Box::new(updated)))
+                all_fit_id_text(ids.chain([&updated.advertisement_id]))
+                    .then(|| Answer::UpdateAdvertisement(Box::new(updated)))
             }
             Self::DeleteAdvertisement => {
                 pb::MatchmakingDeleteAdvertisementResponse::decode(body).ok().map(|_| Answer::DeleteAdvertisement)

@@ -53,7 +53,7 @@ pub const FT_CREDENTIAL_TOO_MANY: i32 = -29;
 pub const FT_ERROR_PANIC: i32 = -100;
 
 /// Text of a result code, for logs.
-pub(crate) fn text(result: i32) -> &'static CStr {
+pub(crate) fn result_text(result: i32) -> &'static CStr {
     match result {
         0.. => c"success",
         FT_NONE => c"nothing to do",

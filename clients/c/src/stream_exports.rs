@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::client::FtClient;
 use crate::client_exports::read_call;
-use crate::raw::enter;
+use crate::raw::run_exported;
 use crate::status::{FT_ERROR_BUFFER, FT_ERROR_VALUE, FT_NONE, FT_STREAM_ENDED};
 use crate::stream::FtStream;
 use crate::types::{FtAnswer, FtCall};
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ft_stream_new(
     request_length: usize,
     stream: *mut *mut FtStream,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(stream)?;
         let client = caller.shared_object(client)?;
         let (id, path, deadline) = read_call(&caller, call)?;
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ft_stream_new(
 /// Frees a stream, which closes it; null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_stream_free(stream: *mut FtStream) -> i32 {
-    enter(|caller| caller.free(stream).map(|()| 0))
+    run_exported(|caller| caller.free(stream).map(|()| 0))
 }
 
 /// Waits for the next message, at most `wait_ms` (0 to 600000; 0 takes about a millisecond), and writes it into the buffer. Returns its
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn ft_stream_free(stream: *mut FtStream) -> i32 {
 /// The connection moves only while a thread is in a function of its client or streams: call this one at least every few seconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_stream_next(stream: *mut FtStream, wait_ms: u32, buffer: *mut u8, capacity: usize) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let stream = caller.object(stream)?;
         if WAIT_MS_MAX < wait_ms {
             return Err(FT_ERROR_VALUE);
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn ft_stream_end(
     capacity: usize,
     end: *mut FtAnswer,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(end)?;
         let (call_id, status, body) = caller.object(stream)?.end().ok_or(FT_NONE)?;
         if capacity < body.len() {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use fireteam_client::{AdmittedPlayer, CredentialError, CredentialVerifier, DEFAULT_REMEMBERED_CREDENTIALS_MAX};
 
-use crate::identifier::{NO_ID, are_ids, id_text};
+use crate::identifier::{NO_ID, all_fit_id_text, id_text};
 use crate::panic_guard::PanicGuard;
 use crate::queue_types::FtAdmittedPlayer;
 use crate::status::{
@@ -27,22 +27,23 @@ impl FtVerifier {
             return Err(FT_ERROR_VALUE);
         }
         let remembered_max = if remembered_max == 0 { DEFAULT_REMEMBERED_CREDENTIALS_MAX } else { remembered_max };
-        let verifier = CredentialVerifier::new(key_set, audience).map_err(code)?.with_remembered_max(remembered_max);
+        let verifier =
+            CredentialVerifier::new(key_set, audience).map_err(result_code)?.with_remembered_max(remembered_max);
         Ok(Self(PanicGuard::new(verifier)))
     }
 
     /// Replaces the keys. After an error the old ones stay.
     pub(crate) fn replace_keys(&mut self, key_set: &str) -> Result<i32, i32> {
-        self.0.run(|verifier| verifier.replace_keys(key_set).map_err(code))??;
+        self.0.run(|verifier| verifier.replace_keys(key_set).map_err(result_code))??;
         Ok(0)
     }
 
     /// Admits the player of a credential.
     pub(crate) fn verify(&mut self, credential: &str, unix_s: u64) -> Result<FtAdmittedPlayer, i32> {
         let now = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(unix_s)).ok_or(FT_ERROR_VALUE)?;
-        let player = self.0.run(|verifier| verifier.verify(credential, now).map_err(code))??;
-        let AdmittedPlayer { match_id, player_key, user_key, team, expires_at_s } = &player;
-        if !are_ids([match_id, player_key].into_iter().chain(user_key)) {
+        let player = self.0.run(|verifier| verifier.verify(credential, now).map_err(result_code))??;
+        let AdmittedPlayer { match_id, player_key, user_key, team, credential_expires_at_s: expires_at_s } = &player;
+        if !all_fit_id_text([match_id, player_key].into_iter().chain(user_key)) {
             return Err(FT_CREDENTIAL_MALFORMED);
         }
         Ok(FtAdmittedPlayer {
@@ -56,7 +57,7 @@ impl FtVerifier {
 }
 
 /// Result code of a refusal.
-fn code(error: CredentialError) -> i32 {
+fn result_code(error: CredentialError) -> i32 {
     match error {
         CredentialError::Malformed => FT_CREDENTIAL_MALFORMED,
         CredentialError::WrongType => FT_CREDENTIAL_WRONG_TYPE,

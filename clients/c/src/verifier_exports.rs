@@ -6,7 +6,7 @@ use std::ffi::c_char;
 
 use crate::arguments::bounded_bytes;
 use crate::queue_types::{FT_CREDENTIAL_BYTES, FtAdmittedPlayer};
-use crate::raw::{Caller, enter};
+use crate::raw::{Caller, run_exported};
 use crate::status::{FT_CREDENTIAL_MALFORMED, FT_ERROR_KEY_SET};
 use crate::types::FT_ID_BYTES;
 use crate::verifier::FtVerifier;
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn ft_verifier_new(
     remembered_max: usize,
     verifier: *mut *mut FtVerifier,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         caller.check_place(verifier)?;
         let audience = caller.text(audience, FT_ID_BYTES)?;
         let key_set = key_set_text(&caller, key_set, key_set_length)?;
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ft_verifier_new(
 /// Frees a verifier; null is ignored. Another one does not know the credentials that were used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ft_verifier_free(verifier: *mut FtVerifier) -> i32 {
-    enter(|caller| caller.free(verifier).map(|()| 0))
+    run_exported(|caller| caller.free(verifier).map(|()| 0))
 }
 
 /// Replaces the keys, after a rotation or `FT_CREDENTIAL_UNKNOWN_KEY`. Used credentials stay used. After an error the old keys stay.
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn ft_verifier_replace_keys(
     key_set: *const u8,
     key_set_length: usize,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let verifier = caller.object(verifier)?;
         verifier.replace_keys(key_set_text(&caller, key_set, key_set_length)?)
     })
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ft_verifier_verify(
     unix_s: u64,
     player: *mut FtAdmittedPlayer,
 ) -> i32 {
-    enter(|caller| {
+    run_exported(|caller| {
         let verifier = caller.object(verifier)?;
         caller.check_place(player)?;
         // Players send it: its length is no mistake of the caller.

@@ -101,7 +101,7 @@ impl Challenge {
     /// The client's second question. `binding` is from the server, and says for whom the receipt is.
     pub fn proof(&self, binding: [u8; 16]) -> ChallengeProof {
         let Self { hello, beacon_id, sent_us, cookie, .. } = *self;
-        ChallengeProof { hello, beacon_id, sent_us, cookie, binding }
+        ChallengeProof { hello, beacon_id, challenge_sent_us: sent_us, cookie, binding }
     }
 }
 
@@ -113,7 +113,7 @@ pub struct ChallengeProof {
     /// Id of the beacon.
     pub beacon_id: u32,
     /// Time of the challenge, as the beacon wrote it.
-    pub sent_us: u64,
+    pub challenge_sent_us: u64,
     /// Cookie of the challenge.
     pub cookie: [u8; 16],
     /// Binding of the user whom the receipt is for.
@@ -126,7 +126,7 @@ impl ChallengeProof {
         let mut packet = self.hello.encode();
         write_header(&mut packet, PacketType::Proof, 0, self.hello.sequence);
         packet[16..20].copy_from_slice(&self.beacon_id.to_be_bytes());
-        packet[24..32].copy_from_slice(&self.sent_us.to_be_bytes());
+        packet[24..32].copy_from_slice(&self.challenge_sent_us.to_be_bytes());
         packet[32..48].copy_from_slice(&self.cookie);
         packet[48..].copy_from_slice(&self.binding);
         packet
@@ -143,7 +143,7 @@ impl ChallengeProof {
         Ok(Self {
             hello: Hello { sequence, nonce: bytes_at(packet, 8) },
             beacon_id: u32::from_be_bytes(bytes_at(packet, 16)),
-            sent_us: u64::from_be_bytes(bytes_at(packet, 24)),
+            challenge_sent_us: u64::from_be_bytes(bytes_at(packet, 24)),
             cookie: bytes_at(packet, 32),
             binding: bytes_at(packet, 48),
         })
@@ -151,7 +151,7 @@ impl ChallengeProof {
 
     /// Round trip of a proof that arrived at this time by the beacon's clock, microseconds. `None` unless it is 1 µs to 2 s.
     pub fn round_trip_us(&self, arrived_us: u64) -> Option<u32> {
-        let elapsed_us = u32::try_from(arrived_us.checked_sub(self.sent_us)?).ok()?;
+        let elapsed_us = u32::try_from(arrived_us.checked_sub(self.challenge_sent_us)?).ok()?;
         (1..=RECEIPT_ROUND_TRIP_US_MAX).contains(&elapsed_us).then_some(elapsed_us)
     }
 }
@@ -272,7 +272,7 @@ impl BeaconCookieKey {
 
     /// Whether this key made the cookie of a proof from an endpoint.
     pub fn has_made_cookie_of(&self, proof: &ChallengeProof, from: SocketAddr) -> bool {
-        is_mac(&self.0, &[&cookie_input(from, &proof.hello, proof.beacon_id, proof.sent_us)], &proof.cookie)
+        is_mac(&self.0, &[&cookie_input(from, &proof.hello, proof.beacon_id, proof.challenge_sent_us)], &proof.cookie)
     }
 }
 
@@ -292,6 +292,6 @@ fn cookie_input(endpoint: SocketAddr, hello: &Hello, beacon_id: u32, sent_us: u6
     bytes[29..37].copy_from_slice(&sent_us.to_be_bytes());
     bytes[37..].copy_from_slice(&beacon_id.to_be_bytes());
     #[cfg(feature = "failpoints")]
-    crate::fail_points::apply_cookie_fail_points(&mut bytes);
+    crate::fail_points::zero_beacon_cookie_inputs_at_fail_points(&mut bytes);
     bytes
 }

@@ -15,7 +15,7 @@ pub const CONVERSATIONS_MAX: u32 = 6;
 /// Time between the starts of two conversations with one beacon, microseconds.
 const CONVERSATION_INTERVAL_US: u64 = 50_000;
 /// Pause in seconds that stands for an hour.
-const WAIT_AN_HOUR_S: u16 = 65_535;
+const ONE_HOUR_WAIT_SENTINEL: u16 = 65_535;
 
 /// Beacon to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct BeaconTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeaconAnswer {
     /// A challenge. Send this proof at once: the beacon measures until it arrives.
-    Challenge([u8; FIXED_PACKET_BYTES]),
+    SendProof([u8; FIXED_PACKET_BYTES]),
     /// A receipt, which ends the conversation.
     Receipt,
     /// The beacon is to be left alone for this number of seconds, which ends the measurement.
@@ -55,13 +55,13 @@ pub enum BeaconFinding {
 pub struct BeaconProber {
     target: BeaconTarget,
     nonce: [u8; 8],
-    run: ProbeRun,
-    started: u16,
+    round_trips: ProbeRun,
+    started_conversations: u16,
     conversation: Option<Conversation>,
     may_start_at_us: u64,
-    is_busy: bool,
+    beacon_is_busy: bool,
     receipts: Vec<[u8; FIXED_PACKET_BYTES]>,
-    longest_ms: f64,
+    longest_round_trip_ms: f64,
 }
 
 /// Conversation underway.
@@ -71,7 +71,7 @@ struct Conversation {
     /// Whether the challenge has come, so that the receipt is awaited.
     has_challenge: bool,
     /// Time at which the answer is too late.
-    until_us: u64,
+    answer_due_us: u64,
 }
 
 impl BeaconProber {
@@ -80,13 +80,13 @@ impl BeaconProber {
         Self {
             target,
             nonce,
-            run: ProbeRun::default(),
-            started: 0,
+            round_trips: ProbeRun::default(),
+            started_conversations: 0,
             conversation: None,
             may_start_at_us: 0,
-            is_busy: false,
+            beacon_is_busy: false,
             receipts: Vec::new(),
-            longest_ms: f64::INFINITY,
+            longest_round_trip_ms: f64::INFINITY,
         }
     }
 
@@ -103,9 +103,10 @@ impl BeaconProber {
     /// Starts the next conversation, if it may start now. Returns its hello.
     pub fn start_conversation(&mut self, now_us: u64) -> Option<[u8; FIXED_PACKET_BYTES]> {
         self.next_start_us().filter(|at_us| *at_us <= now_us)?;
-        self.started += 1;
-        let hello = Hello { sequence: self.started, nonce: self.nonce };
-        self.conversation = Some(Conversation { hello, has_challenge: false, until_us: self.answer_until_us(now_us) });
+        self.started_conversations += 1;
+        let hello = Hello { sequence: self.started_conversations, nonce: self.nonce };
+        self.conversation =
+            Some(Conversation { hello, has_challenge: false, answer_due_us: self.answer_until_us(now_us) });
         self.may_start_at_us = now_us.saturating_add(CONVERSATION_INTERVAL_US);
         Some(hello.encode())
     }
@@ -122,26 +123,26 @@ impl BeaconProber {
 
     /// Counts the conversation as lost if its answer is late.
     pub fn expire(&mut self, now_us: u64) {
-        if self.conversation.is_some_and(|conversation| conversation.until_us <= now_us) {
+        if self.conversation.is_some_and(|conversation| conversation.answer_due_us <= now_us) {
             self.conversation = None;
-            self.run.record_answer_or_loss(None);
+            self.round_trips.record_answer_or_loss(None);
         }
     }
 
     /// Time at which the conversation underway counts as lost.
     pub fn next_expiry_us(&self) -> Option<u64> {
-        self.conversation.map(|conversation| conversation.until_us)
+        self.conversation.map(|conversation| conversation.answer_due_us)
     }
 
     /// Result of the measurement; `None` while it goes on.
     pub fn finding(&self) -> Option<BeaconFinding> {
-        if self.is_busy {
+        if self.beacon_is_busy {
             return Some(BeaconFinding::Busy);
         }
-        if self.run.is_silent() {
+        if self.round_trips.is_silent() {
             return Some(BeaconFinding::Silent);
         }
-        self.run.has_sent_enough(CONVERSATIONS_MAX).then_some(BeaconFinding::Answered)
+        self.round_trips.has_sent_enough(CONVERSATIONS_MAX).then_some(BeaconFinding::Answered)
     }
 
     /// Receipts so far.
@@ -151,7 +152,7 @@ impl BeaconProber {
 
     /// Statistics so far: a conversation counts as one packet, and its round trip is the one that the receipt names.
     pub fn statistics(&self) -> RoundTripStatistics {
-        self.run.statistics()
+        self.round_trips.statistics()
     }
 
     fn handle_challenge(&mut self, packet: &[u8], now_us: u64) -> Option<BeaconAnswer> {
@@ -163,12 +164,12 @@ impl BeaconProber {
         }
         if let Some(wait_s) = challenge.wait_s {
             self.conversation = None;
-            self.is_busy = true;
-            return Some(BeaconAnswer::Busy(if wait_s == WAIT_AN_HOUR_S { 3_600 } else { wait_s.into() }));
+            self.beacon_is_busy = true;
+            return Some(BeaconAnswer::Busy(if wait_s == ONE_HOUR_WAIT_SENTINEL { 3_600 } else { wait_s.into() }));
         }
         conversation.has_challenge = true;
-        conversation.until_us = until_us;
-        Some(BeaconAnswer::Challenge(challenge.proof(self.target.binding).encode()))
+        conversation.answer_due_us = until_us;
+        Some(BeaconAnswer::SendProof(challenge.proof(self.target.binding).encode()))
     }
 
     fn handle_receipt(&mut self, packet: &[u8]) -> Option<BeaconAnswer> {
@@ -181,15 +182,16 @@ impl BeaconProber {
             return None;
         }
         let round_trip_ms = f64::from(claims.round_trip_us) / 1_000.0;
-        self.longest_ms = if self.receipts.is_empty() { round_trip_ms } else { self.longest_ms.max(round_trip_ms) };
+        self.longest_round_trip_ms =
+            if self.receipts.is_empty() { round_trip_ms } else { self.longest_round_trip_ms.max(round_trip_ms) };
         self.receipts.extend(packet.first_chunk());
         self.conversation = None;
-        self.run.record_answer_or_loss(Some(round_trip_ms));
+        self.round_trips.record_answer_or_loss(Some(round_trip_ms));
         Some(BeaconAnswer::Receipt)
     }
 
     /// Time at which the answer to a packet that is sent now is too late.
     fn answer_until_us(&self, now_us: u64) -> u64 {
-        now_us.saturating_add((answer_timeout_from_estimate_ms(self.longest_ms) * 1_000.0) as u64)
+        now_us.saturating_add((answer_timeout_from_estimate_ms(self.longest_round_trip_ms) * 1_000.0) as u64)
     }
 }

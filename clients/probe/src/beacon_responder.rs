@@ -8,12 +8,12 @@ use crate::header::FIXED_PACKET_BYTES;
 use crate::rate_limit::{PrefixRateLimit, TotalRateLimit};
 
 /// Packets from one network that are answered, per second, and in a burst.
-const PER_PREFIX_PER_S: u32 = 20;
-const PER_PREFIX_BURST: u32 = 40;
+const PACKETS_PER_PREFIX_PER_S: u32 = 20;
+const PACKET_BURST_PER_PREFIX: u32 = 40;
 /// Entries of the limit per network.
-const PREFIX_ENTRIES: usize = 65_536;
+const RATE_LIMIT_ENTRIES: usize = 65_536;
 /// Time for which clients leave a busy beacon alone, seconds.
-const BUSY_WAIT_S: u16 = 30;
+const WAIT_WHEN_BUSY_S: u16 = 30;
 
 /// Beacon: answers a hello with a challenge, and the proof that the challenge was received with a signed round trip.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub struct BeaconResponder {
     key: BeaconKey,
     key_id: [u8; 4],
     cookie_keys: [BeaconCookieKey; 2],
-    per_prefix: PrefixRateLimit,
-    packets: TotalRateLimit,
+    prefix_rate_limit: PrefixRateLimit,
+    total_rate_limit: TotalRateLimit,
 }
 
 impl BeaconResponder {
@@ -34,8 +34,12 @@ impl BeaconResponder {
             key_id: key.key_id(),
             key,
             cookie_keys: [cookie_key.clone(), cookie_key],
-            per_prefix: PrefixRateLimit::new(PREFIX_ENTRIES, PER_PREFIX_PER_S, PER_PREFIX_BURST),
-            packets: TotalRateLimit::new(packets_per_s, packets_per_s),
+            prefix_rate_limit: PrefixRateLimit::new(
+                RATE_LIMIT_ENTRIES,
+                PACKETS_PER_PREFIX_PER_S,
+                PACKET_BURST_PER_PREFIX,
+            ),
+            total_rate_limit: TotalRateLimit::new(packets_per_s, packets_per_s),
         }
     }
 
@@ -55,14 +59,16 @@ impl BeaconResponder {
         unix_s: u32,
     ) -> Option<[u8; FIXED_PACKET_BYTES]> {
         // Before any code is computed, so that a flood costs little.
-        if packet.len() != FIXED_PACKET_BYTES || !self.per_prefix.take(from.ip(), now_us) || !self.packets.take(now_us)
+        if packet.len() != FIXED_PACKET_BYTES
+            || !self.prefix_rate_limit.take(from.ip(), now_us)
+            || !self.total_rate_limit.take(now_us)
         {
             return None;
         }
         if let Ok(hello) = Hello::decode(packet) {
             let (beacon_id, key_id, sent_us) = (self.beacon_id, self.key_id, now_us);
             let cookie = self.cookie_keys[0].cookie(from, &hello, beacon_id, sent_us);
-            let wait_s = self.packets.is_nearly_used(now_us).then_some(BUSY_WAIT_S);
+            let wait_s = self.total_rate_limit.is_nearly_used(now_us).then_some(WAIT_WHEN_BUSY_S);
             return Some(Challenge { hello, beacon_id, key_id, sent_us, cookie, wait_s }.encode());
         }
         let proof = ChallengeProof::decode(packet).ok().filter(|proof| proof.beacon_id == self.beacon_id)?;

@@ -43,7 +43,7 @@ pub struct ReturnedQuestionFields {
     /// Random number of the run.
     pub nonce: [u8; 8],
     /// First eight bytes of the advertisement's id.
-    pub advertisement: [u8; 8],
+    pub advertisement_id_prefix: [u8; 8],
     /// Bytes of the client, for itself.
     pub stamp: [u8; 8],
 }
@@ -52,7 +52,7 @@ impl ReturnedQuestionFields {
     pub(crate) fn write(&self, packet: &mut [u8], packet_type: PacketType, flags: u8) {
         write_header(packet, packet_type, flags, self.sequence);
         packet[8..16].copy_from_slice(&self.nonce);
-        packet[16..24].copy_from_slice(&self.advertisement);
+        packet[16..24].copy_from_slice(&self.advertisement_id_prefix);
         packet[24..32].copy_from_slice(&self.stamp);
     }
 
@@ -60,7 +60,7 @@ impl ReturnedQuestionFields {
     pub(crate) fn read(packet: &[u8], packet_type: PacketType) -> Result<(u8, Self), PacketError> {
         let (flags, sequence) = read_flags_and_sequence(packet, packet_type)?;
         let (nonce, advertisement) = (bytes_at(packet, 8), bytes_at(packet, 16));
-        Ok((flags, Self { sequence, nonce, advertisement, stamp: bytes_at(packet, 24) }))
+        Ok((flags, Self { sequence, nonce, advertisement_id_prefix: advertisement, stamp: bytes_at(packet, 24) }))
     }
 }
 
@@ -98,16 +98,16 @@ pub struct HostStateFlags {
     /// The session has no open seat.
     pub full: bool,
     /// The client leaves this host alone for the time of the answer.
-    pub wait: bool,
+    pub asks_to_wait: bool,
 }
 
 impl HostStateFlags {
     fn bits(self) -> u8 {
-        u8::from(self.full) | u8::from(self.wait) << 1
+        u8::from(self.full) | u8::from(self.asks_to_wait) << 1
     }
 
     fn from_bits(bits: u8) -> Result<Self, PacketError> {
-        (bits < 4).then_some(Self { full: bits & 1 != 0, wait: bits & 2 != 0 }).ok_or(PacketError::Flags)
+        (bits < 4).then_some(Self { full: bits & 1 != 0, asks_to_wait: bits & 2 != 0 }).ok_or(PacketError::Flags)
     }
 }
 
@@ -184,7 +184,7 @@ fn cookie_input(endpoint: SocketAddr, question: &ReturnedQuestionFields, slot: u
     bytes[0] = PacketType::EchoReply as u8;
     bytes[1..19].copy_from_slice(&endpoint_bytes(endpoint));
     bytes[19..27].copy_from_slice(&question.nonce);
-    bytes[27..35].copy_from_slice(&question.advertisement);
+    bytes[27..35].copy_from_slice(&question.advertisement_id_prefix);
     bytes[35..].copy_from_slice(&slot.to_be_bytes());
     bytes
 }

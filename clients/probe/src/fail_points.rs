@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Fail points, and the bytes under a cookie that they leave out.
-const COOKIE_FAIL_POINTS: [(&str, Range<usize>); 5] = [
+const BEACON_COOKIE_FAIL_POINTS: [(&str, Range<usize>); 5] = [
     ("cookie_without_address", 1..17),
     ("cookie_without_port", 17..19),
     ("cookie_without_nonce", 19..27),
@@ -12,8 +12,8 @@ const COOKIE_FAIL_POINTS: [(&str, Range<usize>); 5] = [
 ];
 
 /// Replaces the parts whose fail point is on with zeros.
-pub(crate) fn apply_cookie_fail_points(signed: &mut [u8; 41]) {
-    for (name, part) in COOKIE_FAIL_POINTS {
+pub(crate) fn zero_beacon_cookie_inputs_at_fail_points(signed: &mut [u8; 41]) {
+    for (name, part) in BEACON_COOKIE_FAIL_POINTS {
         if is_on(name) {
             signed[part].fill(0);
         }

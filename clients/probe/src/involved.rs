@@ -91,7 +91,7 @@ pub struct InvolvedReply<'a> {
 
 impl<'a> InvolvedReply<'a> {
     /// Bytes by which the data of an answer may be longer than that of its question: the packets are then equally long.
-    pub const EXTRA_DATA_BYTES: usize =
+    pub const DATA_BYTES_BEYOND_QUESTION_MAX: usize =
         QUESTION_BYTES_BEFORE_DATA + QUESTION_MAC_BYTES - ANSWER_BYTES_BEFORE_DATA - ANSWER_MAC_BYTES;
 
     /// The packet. `None` if it would be longer than the question's packet.

@@ -7,14 +7,16 @@ use std::net::SocketAddr;
 use crate::address::is_same_endpoint;
 use crate::echo::{EchoReply, EchoRequest, ProbeKey, ReturnedQuestionFields};
 use crate::involved::{GAME_DATA_BYTES_MAX, Involved, InvolvedReply, Verdict};
-use crate::run::{ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX, answer_timeout_from_estimate_ms};
+use crate::run::{
+    PACKETS_PER_RUN_MAX, PACKETS_TO_SILENT_HOST_MAX, ProbeRun, RoundTripStatistics, answer_timeout_from_estimate_ms,
+};
 
 /// Time between two packets to one host, microseconds.
 const PACKET_INTERVAL_US: u64 = 50_000;
 /// Age up to which a cookie is used, microseconds. The host accepts it for at least 30 s.
 const COOKIE_AGE_MAX_US: u64 = 25_000_000;
 /// Answers that a run needs at least. Until then this number of packets may be underway.
-const ANSWERS_MIN: u32 = 4;
+const ANSWERS_FOR_EARLY_END_MIN: u32 = 4;
 
 /// Host to probe.
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ pub struct ProbeTarget {
     /// Key of the advertisement's probes.
     pub key: ProbeKey,
     /// First eight bytes of the advertisement's id.
-    pub advertisement: [u8; 8],
+    pub advertisement_id_prefix: [u8; 8],
 }
 
 /// Result of a run.
@@ -49,13 +51,13 @@ pub struct HostProber {
     /// Data of the game; `None` in the quick run.
     game_data: Option<Vec<u8>>,
     run: ProbeRun,
-    sent: u32,
-    underway: Vec<UnansweredPacket>,
+    packets_sent_in_run: u32,
+    packets_underway: Vec<UnansweredPacket>,
     next_sequence: u16,
     may_send_at_us: u64,
     cookie: Option<ReceivedCookie>,
     refusal: Option<ProbeFinding>,
-    last_answer_us: Option<u64>,
+    last_answer_at_us: Option<u64>,
 }
 
 /// Packet whose answer is awaited.
@@ -82,13 +84,13 @@ impl HostProber {
             answer_timeout_us: (answer_timeout_from_estimate_ms(high_estimate_to_advert_ms) * 1_000.0) as u64,
             game_data: None,
             run: ProbeRun::default(),
-            sent: 0,
-            underway: Vec::new(),
+            packets_sent_in_run: 0,
+            packets_underway: Vec::new(),
             next_sequence: 0,
             may_send_at_us: 0,
             cookie: None,
             refusal: None,
-            last_answer_us: None,
+            last_answer_at_us: None,
         }
     }
 
@@ -98,24 +100,30 @@ impl HostProber {
         game_data.truncate(GAME_DATA_BYTES_MAX);
         self.game_data = Some(game_data);
         self.run = ProbeRun::default();
-        self.sent = 0;
-        self.underway.clear();
+        self.packets_sent_in_run = 0;
+        self.packets_underway.clear();
         self.refusal = None;
     }
 
     /// Time from which the next packet may be sent; `None` while an answer is awaited, and after the run is complete.
     pub fn next_send_us(&self) -> Option<u64> {
-        (self.finding().is_none() && self.sent < QUICK_PACKETS_MAX && self.underway.len() < self.underway_max())
-            .then_some(self.may_send_at_us)
+        (self.finding().is_none()
+            && self.packets_sent_in_run < PACKETS_PER_RUN_MAX
+            && self.packets_underway.len() < self.underway_max())
+        .then_some(self.may_send_at_us)
     }
 
     /// Next packet, if one may be sent now.
     pub fn next_packet(&mut self, now_us: u64) -> Option<Vec<u8>> {
         self.next_send_us().filter(|at_us| *at_us <= now_us)?;
         let sequence = self.next_sequence;
-        let ProbeTarget { key, advertisement, .. } = &self.target;
-        let question =
-            ReturnedQuestionFields { sequence, nonce: self.nonce, advertisement: *advertisement, stamp: [0; 8] };
+        let ProbeTarget { key, advertisement_id_prefix: advertisement, .. } = &self.target;
+        let question = ReturnedQuestionFields {
+            sequence,
+            nonce: self.nonce,
+            advertisement_id_prefix: *advertisement,
+            stamp: [0; 8],
+        };
         let cookie = self.cookie.filter(|cookie| now_us.saturating_sub(cookie.received_us) <= COOKIE_AGE_MAX_US);
         let (packet, is_involved) = match (&self.game_data, cookie) {
             (Some(game_data), Some(cookie)) => {
@@ -124,8 +132,8 @@ impl HostProber {
             (Some(_), None) | (None, _) => (EchoRequest(question).encode(key).to_vec(), false),
         };
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        self.sent += 1;
-        self.underway.push(UnansweredPacket { sequence, sent_us: now_us, is_involved });
+        self.packets_sent_in_run += 1;
+        self.packets_underway.push(UnansweredPacket { sequence, sent_us: now_us, is_involved });
         self.may_send_at_us = now_us.saturating_add(PACKET_INTERVAL_US);
         Some(packet)
     }
@@ -149,8 +157,8 @@ impl HostProber {
             if self.game_data.is_some() {
                 // Only packets with data are measured; those that asked for a cookie are done.
                 self.run = ProbeRun::default();
-                self.underway.retain(|packet| packet.is_involved);
-                self.last_answer_us = Some(now_us);
+                self.packets_underway.retain(|packet| packet.is_involved);
+                self.last_answer_at_us = Some(now_us);
             } else {
                 self.record_answer(sent_us, now_us);
             }
@@ -171,14 +179,14 @@ impl HostProber {
     /// Counts packets as lost whose answers are late.
     pub fn expire(&mut self, now_us: u64) {
         let timeout_us = self.answer_timeout_us;
-        let before = self.underway.len();
-        self.underway.retain(|packet| now_us < packet.sent_us.saturating_add(timeout_us));
-        (self.underway.len()..before).for_each(|_| self.run.record_answer_or_loss(None));
+        let before = self.packets_underway.len();
+        self.packets_underway.retain(|packet| now_us < packet.sent_us.saturating_add(timeout_us));
+        (self.packets_underway.len()..before).for_each(|_| self.run.record_answer_or_loss(None));
     }
 
     /// Time at which the next packet counts as lost.
     pub fn next_expiry_us(&self) -> Option<u64> {
-        let first = self.underway.iter().map(|packet| packet.sent_us).min()?;
+        let first = self.packets_underway.iter().map(|packet| packet.sent_us).min()?;
         self.finding().is_none().then(|| first.saturating_add(self.answer_timeout_us))
     }
 
@@ -190,8 +198,8 @@ impl HostProber {
         if self.run.is_silent() {
             return Some(ProbeFinding::Silent);
         }
-        let is_used_up = QUICK_PACKETS_MAX <= self.sent && self.underway.is_empty();
-        (is_used_up || self.run.has_sent_enough(QUICK_PACKETS_MAX)).then(|| self.answered_or_silent())
+        let is_used_up = PACKETS_PER_RUN_MAX <= self.packets_sent_in_run && self.packets_underway.is_empty();
+        (is_used_up || self.run.has_sent_enough(PACKETS_PER_RUN_MAX)).then(|| self.answered_or_silent())
     }
 
     /// Ends the run early, without the packets that are underway. `None` if it is not known whether the host answers.
@@ -199,7 +207,7 @@ impl HostProber {
         if let Some(finding) = self.finding() {
             return Some(finding);
         }
-        self.underway.clear();
+        self.packets_underway.clear();
         (0 < self.run.statistics().answered).then_some(ProbeFinding::Answered)
     }
 
@@ -215,7 +223,7 @@ impl HostProber {
 
     /// Time of the last answer.
     pub fn last_answer_us(&self) -> Option<u64> {
-        self.last_answer_us
+        self.last_answer_at_us
     }
 
     fn answered_or_silent(&self) -> ProbeFinding {
@@ -226,27 +234,27 @@ impl HostProber {
     fn underway_max(&self) -> usize {
         let found = self.run.statistics();
         let most = if found.answered == 0 {
-            UNANSWERED_MAX.saturating_sub(found.sent)
+            PACKETS_TO_SILENT_HOST_MAX.saturating_sub(found.sent)
         } else {
-            ANSWERS_MIN.saturating_sub(found.answered).clamp(1, UNANSWERED_MAX)
+            ANSWERS_FOR_EARLY_END_MIN.saturating_sub(found.answered).clamp(1, PACKETS_TO_SILENT_HOST_MAX)
         };
         most as usize
     }
 
     /// Removes the packet that this question is from, and returns its time.
     fn take_underway(&mut self, question: &ReturnedQuestionFields, is_involved: bool) -> Option<u64> {
-        if question.nonce != self.nonce || question.advertisement != self.target.advertisement {
+        if question.nonce != self.nonce || question.advertisement_id_prefix != self.target.advertisement_id_prefix {
             return None;
         }
         let is_asked =
             |packet: &UnansweredPacket| packet.sequence == question.sequence && packet.is_involved == is_involved;
-        let at = self.underway.iter().position(is_asked)?;
-        Some(self.underway.swap_remove(at).sent_us)
+        let at = self.packets_underway.iter().position(is_asked)?;
+        Some(self.packets_underway.swap_remove(at).sent_us)
     }
 
     fn record_answer(&mut self, sent_us: u64, now_us: u64) {
         self.run.record_answer_or_loss(Some(now_us.saturating_sub(sent_us) as f64 / 1_000.0));
-        self.last_answer_us = Some(now_us);
+        self.last_answer_at_us = Some(now_us);
     }
 
     /// Leaves the host alone for as long as it asks.

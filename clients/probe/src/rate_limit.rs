@@ -37,21 +37,21 @@ impl Rate {
 #[derive(Debug)]
 pub(crate) struct TotalRateLimit {
     rate: Rate,
-    paid_at_us: u64,
+    theoretical_arrival_us: u64,
 }
 
 impl TotalRateLimit {
     pub(crate) fn new(per_second: u32, burst: u32) -> Self {
-        Self { rate: Rate::new(per_second, burst), paid_at_us: 0 }
+        Self { rate: Rate::new(per_second, burst), theoretical_arrival_us: 0 }
     }
 
     pub(crate) fn take(&mut self, now_us: u64) -> bool {
-        self.rate.take(&mut self.paid_at_us, now_us)
+        self.rate.take(&mut self.theoretical_arrival_us, now_us)
     }
 
     /// Whether more than 80 % of the limit is used, so that senders are asked to wait.
     pub(crate) fn is_nearly_used(&self, now_us: u64) -> bool {
-        0.8 < self.rate.used_share(self.paid_at_us, now_us)
+        0.8 < self.rate.used_share(self.theoretical_arrival_us, now_us)
     }
 }
 
@@ -59,20 +59,20 @@ impl TotalRateLimit {
 #[derive(Debug)]
 pub(crate) struct PrefixRateLimit {
     rate: Rate,
-    paid_at_us: Box<[u64]>,
+    theoretical_arrivals_us: Box<[u64]>,
     hasher: RandomState,
 }
 
 impl PrefixRateLimit {
     pub(crate) fn new(entries: usize, per_second: u32, burst: u32) -> Self {
         let (rate, hasher) = (Rate::new(per_second, burst), RandomState::new());
-        Self { rate, paid_at_us: vec![0; entries].into(), hasher }
+        Self { rate, theoretical_arrivals_us: vec![0; entries].into(), hasher }
     }
 
     pub(crate) fn take(&mut self, from: IpAddr, now_us: u64) -> bool {
         let hash = self.hasher.hash_one(AddressPrefix::of(from));
-        let entry = (hash % self.paid_at_us.len() as u64) as usize;
-        self.rate.take(&mut self.paid_at_us[entry], now_us)
+        let entry = (hash % self.theoretical_arrivals_us.len() as u64) as usize;
+        self.rate.take(&mut self.theoretical_arrivals_us[entry], now_us)
     }
 }
 

@@ -6,9 +6,9 @@
 /// Probes of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeRun {
-    sent: u32,
+    answered_or_lost: u32,
     /// In ascending order, milliseconds.
-    answers_ms: Vec<f64>,
+    sorted_round_trips_ms: Vec<f64>,
 }
 
 /// Statistics of a run. What is not known is `None`, and never 0.
@@ -43,16 +43,16 @@ pub struct LossInterval {
 const Z_95: f64 = 1.959_963_984_540_054;
 
 /// Packets of a run to a host that has not answered.
-pub const UNANSWERED_MAX: u32 = 3;
+pub const PACKETS_TO_SILENT_HOST_MAX: u32 = 3;
 /// Packets of a quick run.
-pub const QUICK_PACKETS_MAX: u32 = 10;
+pub const PACKETS_PER_RUN_MAX: u32 = 10;
 /// Packets of an involved run.
 pub const INVOLVED_PACKETS_MAX: u32 = 20;
 /// Answers from which a run may be enough.
-const ANSWERS_MIN: usize = 4;
+const ANSWERS_FOR_EARLY_END_MIN: usize = 4;
 /// Difference of the two least round trips of a run that is enough: this, milliseconds, or this share of the least.
-const AGREEMENT_MS: f64 = 1.0;
-const AGREEMENT_SHARE: f64 = 0.02;
+const LEAST_TWO_DIFFERENCE_MAX_MS: f64 = 1.0;
+const LEAST_TWO_DIFFERENCE_MAX_SHARE: f64 = 0.02;
 
 /// Most and least time in which an answer counts, milliseconds.
 const TIMEOUT_RANGE_MS: [f64; 2] = [250.0, 1_000.0];
@@ -66,46 +66,46 @@ pub fn answer_timeout_from_estimate_ms(high_estimate_to_advert_ms: f64) -> f64 {
 impl ProbeRun {
     /// Records a packet whose answer came in time, or was not awaited any longer. Leave out duplicates, and answers after the timeout.
     pub fn record_answer_or_loss(&mut self, round_trip_ms: Option<f64>) {
-        self.sent += 1;
+        self.answered_or_lost += 1;
         if let Some(ms) = round_trip_ms.filter(|ms| ms.is_finite()) {
-            let at = self.answers_ms.partition_point(|known| *known <= ms);
-            self.answers_ms.insert(at, ms.max(0.0));
+            let at = self.sorted_round_trips_ms.partition_point(|known| *known <= ms);
+            self.sorted_round_trips_ms.insert(at, ms.max(0.0));
         }
     }
 
     /// Whether enough packets were sent, of at most `packets_max`: three without any answer, or four and more answers of which the two
     /// least agree within a millisecond or 2 %.
     pub fn has_sent_enough(&self, packets_max: u32) -> bool {
-        let agrees = match self.answers_ms[..] {
-            [least, next, ..] if ANSWERS_MIN <= self.answers_ms.len() => {
-                next - least <= AGREEMENT_MS.max(AGREEMENT_SHARE * least)
+        let agrees = match self.sorted_round_trips_ms[..] {
+            [least, next, ..] if ANSWERS_FOR_EARLY_END_MIN <= self.sorted_round_trips_ms.len() => {
+                next - least <= LEAST_TWO_DIFFERENCE_MAX_MS.max(LEAST_TWO_DIFFERENCE_MAX_SHARE * least)
             }
             _ => false,
         };
-        packets_max <= self.sent || agrees || self.is_silent()
+        packets_max <= self.answered_or_lost || agrees || self.is_silent()
     }
 
     /// Whether the host counts as silent.
     pub fn is_silent(&self) -> bool {
-        UNANSWERED_MAX <= self.sent && self.answers_ms.is_empty()
+        PACKETS_TO_SILENT_HOST_MAX <= self.answered_or_lost && self.sorted_round_trips_ms.is_empty()
     }
 
     /// Statistics so far.
     pub fn statistics(&self) -> RoundTripStatistics {
-        let count = self.answers_ms.len();
+        let count = self.sorted_round_trips_ms.len();
         let percentile = |percent: usize| {
             let rank = (percent * count).div_ceil(100);
-            rank.checked_sub(1).and_then(|at| self.answers_ms.get(at)).copied()
+            rank.checked_sub(1).and_then(|at| self.sorted_round_trips_ms.get(at)).copied()
         };
         let (p50_ms, p90_ms) = (percentile(50), percentile(90));
         let jitter_ms = if 2 <= count { p90_ms.zip(p50_ms).map(|(p90, p50)| p90 - p50) } else { None };
         RoundTripStatistics {
-            sent: self.sent,
+            sent: self.answered_or_lost,
             answered: count as u32,
-            floor_ms: self.answers_ms.first().copied(),
+            floor_ms: self.sorted_round_trips_ms.first().copied(),
             p50_ms,
             jitter_ms,
-            loss: LossInterval::new(self.sent - count as u32, self.sent),
+            loss: LossInterval::new(self.answered_or_lost - count as u32, self.answered_or_lost),
         }
     }
 }

@@ -89,7 +89,7 @@ impl HostConversation {
         ReturnedQuestionFields {
             sequence: self.seq,
             nonce: array(&self.nonce),
-            advertisement: array(&self.advertisement_id[..16]),
+            advertisement_id_prefix: array(&self.advertisement_id[..16]),
             stamp: array(&self.stamp),
         }
     }
@@ -108,7 +108,7 @@ fn host_packets_equal_the_computed_ones() {
         assert_eq!(EchoRequest::decode(&bytes(&case.echo), &key), Ok(EchoRequest(question)));
 
         let cookie = HostCookieKey(array(&case.cookie_key)).cookie(case.endpoint(), &question, case.slot);
-        let flags = HostStateFlags { full: case.flags & 1 != 0, wait: case.flags & 2 != 0 };
+        let flags = HostStateFlags { full: case.flags & 1 != 0, asks_to_wait: case.flags & 2 != 0 };
         let reply = EchoReply { question, flags, wait_10ms: case.wait, held_10us: case.held, cookie };
         assert_eq!(reply.encode(&key).to_vec(), bytes(&case.echo_reply));
         assert_eq!(EchoReply::decode(&bytes(&case.echo_reply), &key), Ok(reply));
@@ -233,7 +233,8 @@ fn damage(packet: &[u8], mut check: impl FnMut(&[u8])) {
 #[test]
 fn host_cookie_is_good_for_its_receiver_only() {
     let key = HostCookieKey([7; 32]);
-    let question = ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
+    let question =
+        ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement_id_prefix: [3; 8], stamp: [4; 8] };
     let from: SocketAddr = "198.51.100.20:40000".parse().unwrap();
     let cookie = key.cookie(from, &question, 1_000);
     let later = ReturnedQuestionFields { sequence: 9, stamp: [0; 8], ..question };
@@ -246,7 +247,7 @@ fn host_cookie_is_good_for_its_receiver_only() {
     assert!(key.is_good(&cookie, mapped, &question, 1_000), "the same address on a socket of both families");
     for other in [
         ReturnedQuestionFields { nonce: [0; 8], ..question },
-        ReturnedQuestionFields { advertisement: [0; 8], ..question },
+        ReturnedQuestionFields { advertisement_id_prefix: [0; 8], ..question },
     ] {
         assert!(!key.is_good(&cookie, from, &other, 1_000), "{other:?}");
     }
@@ -256,16 +257,20 @@ fn host_cookie_is_good_for_its_receiver_only() {
 #[test]
 fn beacon_measures_one_microsecond_to_two_seconds() {
     let proof = Challenge::decode(&bytes(&vectors().beacon_conversations[0].challenge)).unwrap().proof([0; 16]);
-    let trip = |after_us: u64| proof.round_trip_us(proof.sent_us + after_us);
+    let trip = |after_us: u64| proof.round_trip_us(proof.challenge_sent_us + after_us);
     assert_eq!([trip(0), trip(1), trip(2_000_000), trip(2_000_001)], [None, Some(1), Some(2_000_000), None]);
-    assert_eq!((proof.round_trip_us(proof.sent_us - 1), trip(u64::MAX - proof.sent_us)), (None, None));
+    assert_eq!(
+        (proof.round_trip_us(proof.challenge_sent_us - 1), trip(u64::MAX - proof.challenge_sent_us)),
+        (None, None)
+    );
 }
 
 /// SEC-8: an answer with data is never longer than its question, nor longer than a packet.
 #[test]
 fn involved_answer_is_never_longer_than_its_question() {
     let key = ProbeKey::new(&[1; 16]).unwrap();
-    let question = ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
+    let question =
+        ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement_id_prefix: [3; 8], stamp: [4; 8] };
     let data = [5; 2_000];
     for asked in [0, 1, 100, GAME_DATA_BYTES_MAX] {
         let packet = Involved { question, cookie: [6; 16], game_data: &data[..asked] }.encode(&key).unwrap();

@@ -59,7 +59,7 @@ pub struct Advertisement {
     /// Matches as of the last response, which a [`crate::MatchHost`] confirms.
     pub hosted_match_ids: Vec<String>,
     /// Milliseconds until the next heartbeat, if queues may give this advertisement matches.
-    pub next_beat_in_ms: Option<u64>,
+    pub next_match_confirming_beat_in_ms: Option<u64>,
 }
 
 impl Advertisement {
@@ -74,7 +74,7 @@ impl Advertisement {
             expires_in_ms: 0,
             reservations: Vec::new(),
             hosted_match_ids: Vec::new(),
-            next_beat_in_ms: None,
+            next_match_confirming_beat_in_ms: None,
         };
         advertisement.send_update(advertisement.published.clone()).await?;
         Ok(advertisement)
@@ -165,7 +165,7 @@ impl Advertisement {
         self.expires_in_ms = response.expires_in_ms;
         self.reservations = response.reservations.clone();
         self.hosted_match_ids = response.hosted_match_ids.clone();
-        self.next_beat_in_ms = response.next_beat_in_ms;
+        self.next_match_confirming_beat_in_ms = response.next_beat_in_ms;
         Ok(response)
     }
 }

@@ -17,7 +17,7 @@ use crate::run_clock::RunClock;
 #[derive(Debug)]
 pub(crate) struct BeaconsRun {
     channel: RetryingChannel,
-    beacons: Beacons,
+    machine: Beacons,
     clock: RunClock,
     calls: JoinSet<(CallId, Result<BeaconsAnswer, CallError>)>,
 }
@@ -26,34 +26,34 @@ impl BeaconsRun {
     /// Measurement that begins now.
     pub(crate) fn start(channel: RetryingChannel) -> Self {
         let (channel, beacons) = (channel.without_retries(), Beacons::new(random::bytes()));
-        let mut run = Self { channel, beacons, clock: RunClock::start(), calls: JoinSet::new() };
+        let mut run = Self { channel, machine: beacons, clock: RunClock::start(), calls: JoinSet::new() };
         run.handle(BeaconsEvent::Start);
         run
     }
 
     /// The state machine.
     pub(crate) fn beacons(&mut self) -> &mut Beacons {
-        &mut self.beacons
+        &mut self.machine
     }
 
     /// Takes an event that happened now.
     pub(crate) fn handle(&mut self, event: BeaconsEvent) {
-        self.beacons.handle(event, self.clock.now());
+        self.machine.handle(event, self.clock.now());
     }
 
     /// Counts a packet of another loop that was sent now.
     pub(crate) fn record_packet_of_other_loop(&mut self) {
-        self.beacons.record_packet_of_other_loop(self.clock.now());
+        self.machine.record_packet_of_other_loop(self.clock.now());
     }
 
     /// Makes the calls and sends the packets that the state machine asks for. Returns the number of packets.
     pub(crate) async fn carry_out(&mut self, socket: &UdpSocket) -> u32 {
-        while let Some(call) = self.beacons.poll_call() {
+        while let Some(call) = self.machine.poll_call() {
             let channel = self.channel.clone();
             self.calls.spawn(async move { (call.id, make_call(&channel, call).await) });
         }
         let mut sent = 0;
-        while let Some(transmit) = self.beacons.poll_transmit() {
+        while let Some(transmit) = self.machine.poll_transmit() {
             datagrams::send(socket, transmit).await;
             sent += 1;
         }
@@ -64,7 +64,7 @@ impl BeaconsRun {
     pub(crate) async fn next_event(&mut self) -> BeaconsEvent {
         tokio::select! {
             Some(Ok((id, result))) = self.calls.join_next() => BeaconsEvent::Answer { id, result },
-            () = self.clock.sleep_until(self.beacons.poll_timeout()) => BeaconsEvent::Timeout,
+            () = self.clock.sleep_until(self.machine.poll_timeout()) => BeaconsEvent::Timeout,
         }
     }
 
@@ -84,12 +84,12 @@ impl BeaconsRun {
 /// Measures beacons once. `None` if the server has none, or did not answer.
 pub(crate) async fn measure_once(channel: RetryingChannel, socket: &UdpSocket) -> Option<pb::ReportTripsResponse> {
     let mut run = BeaconsRun::start(channel);
-    while !run.beacons.is_first_measurement_over() {
+    while !run.machine.is_first_measurement_over() {
         run.carry_out(socket).await;
         let event = run.next_event_on(socket).await;
         run.handle(event);
     }
-    run.beacons.report_response().cloned()
+    run.machine.report_response().cloned()
 }
 
 /// Makes a call.

@@ -30,7 +30,7 @@ use crate::ticket::{Ticket, TicketStream};
 use crate::token_source::TokenSource;
 
 /// Default deadline of one attempt; [`Client::with_attempt_deadline`] changes it.
-const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
+const DEFAULT_ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of HTTP/2 keepalive pings on an idle connection. Routers drop idle connections after some minutes.
@@ -80,7 +80,7 @@ impl Client {
             metadata: MetadataMap::new(),
             token_source: None,
             retry_policy: RetryPolicy::default(),
-            deadline: DEFAULT_DEADLINE,
+            attempt_timeout: DEFAULT_ATTEMPT_DEADLINE,
         };
         Self { channel }
     }
@@ -109,7 +109,7 @@ impl Client {
 
     /// Sets the deadline of each attempt, and of each response on a [`MatchmakingStream`].
     pub fn with_attempt_deadline(mut self, deadline: Duration) -> Self {
-        self.channel.deadline = deadline;
+        self.channel.attempt_timeout = deadline;
         self
     }
 

@@ -42,14 +42,14 @@ pub enum Error {
 
 /// Error of a failed call, with the details that the server sent.
 #[derive(Clone, Debug, PartialEq, Error)]
-#[error("{code:?}: {message}{}", fields.iter().map(|violation| format!("; {}: {}", violation.field, violation.description)).collect::<String>())]
+#[error("{code:?}: {message}{}", field_violations.iter().map(|violation| format!("; {}: {}", violation.field, violation.description)).collect::<String>())]
 pub struct ServerError {
     /// gRPC status code.
     pub code: Code,
     /// Message for people.
     pub message: String,
     /// Invalid fields of the request; empty if the request is not the cause.
-    pub fields: Vec<FieldViolation>,
+    pub field_violations: Vec<FieldViolation>,
     /// Retry delay, if the server gives one.
     pub retry_after: Option<Duration>,
     /// Whether the server forbids a retry.
@@ -61,7 +61,7 @@ pub struct ServerError {
     /// has no details.
     ///
     /// [`MatchmakingStream`]: crate::MatchmakingStream
-    pub metadata: BTreeMap<String, String>,
+    pub reason_metadata: BTreeMap<String, String>,
 }
 
 /// Invalid field of a request.
@@ -81,7 +81,7 @@ impl Error {
 
     /// Invalid fields of the request; empty if the request is not the cause.
     pub fn fields(&self) -> &[FieldViolation] {
-        self.as_server_error().map_or(&[], |failure| &failure.fields)
+        self.as_server_error().map_or(&[], |failure| &failure.field_violations)
     }
 
     /// Retry delay; `None` if the server gave none.
@@ -114,11 +114,11 @@ impl Error {
         Error::CallFailed(Box::new(ServerError {
             code: Code::from_i32(error.code),
             message: error.message,
-            fields,
+            field_violations: fields,
             retry_after: error.retry_after_ms.map(Duration::from_millis),
             retry_forbidden: false,
             reason,
-            metadata: BTreeMap::new(),
+            reason_metadata: BTreeMap::new(),
         }))
     }
 }
@@ -145,12 +145,12 @@ impl From<&Status> for ServerError {
         ServerError {
             code: normalized_code(status),
             message: status.message().to_owned(),
-            fields,
+            field_violations: fields,
             retry_after: details.retry_info().and_then(|info| info.retry_delay).max(pushback_delay),
             // gRPC proposal A6: a negative or invalid pushback forbids a retry.
             retry_forbidden: pushback == Some(None),
             reason: info.map(|info| info.reason.clone()),
-            metadata: info.map(|info| info.metadata.clone().into_iter().collect()).unwrap_or_default(),
+            reason_metadata: info.map(|info| info.metadata.clone().into_iter().collect()).unwrap_or_default(),
         }
     }
 }
@@ -193,11 +193,11 @@ mod tests {
             .set_retry_info(Some(Duration::from_millis(250)))
             .set_error_info("STALE_CONFIGURATION", "fireteam", [("current_hash".to_owned(), "7".to_owned())]);
         let failure = server_error_with_details(details);
-        assert_eq!(failure.fields.len(), 1);
-        assert_eq!(failure.fields[0].field, "session_composition.players[1].skill");
+        assert_eq!(failure.field_violations.len(), 1);
+        assert_eq!(failure.field_violations[0].field, "session_composition.players[1].skill");
         assert_eq!(failure.retry_after, Some(Duration::from_millis(250)));
         assert_eq!(failure.reason.as_deref(), Some("STALE_CONFIGURATION"));
-        assert_eq!(failure.metadata.get("current_hash").map(String::as_str), Some("7"));
+        assert_eq!(failure.reason_metadata.get("current_hash").map(String::as_str), Some("7"));
         assert_eq!(failure.to_string(), "InvalidArgument: no; session_composition.players[1].skill: a finite number");
     }
 

@@ -28,7 +28,7 @@ struct LatestToken {
     /// Empty for none.
     token: Vec<u8>,
     /// The first measurement is over.
-    is_settled: bool,
+    is_first_measurement_over: bool,
 }
 
 impl LatencyTokens {
@@ -41,8 +41,9 @@ impl LatencyTokens {
                 beacons.carry_out(&socket).await;
                 sender.send_if_modified(|latest| {
                     let token = beacons.beacons().poll_token();
-                    let is_news = token.is_some() || latest.is_settled != beacons.beacons().is_first_measurement_over();
-                    latest.is_settled = beacons.beacons().is_first_measurement_over();
+                    let is_news = token.is_some()
+                        || latest.is_first_measurement_over != beacons.beacons().is_first_measurement_over();
+                    latest.is_first_measurement_over = beacons.beacons().is_first_measurement_over();
                     token.into_iter().for_each(|token| latest.token = token);
                     is_news
                 });
@@ -65,7 +66,7 @@ impl LatencyTokens {
 
     /// Waits until the first measurement is over, for at most 4 s, and returns its token; empty without one.
     pub async fn first(&mut self) -> Vec<u8> {
-        let settled = self.latest.wait_for(|latest| latest.is_settled);
+        let settled = self.latest.wait_for(|latest| latest.is_first_measurement_over);
         match tokio::time::timeout(FIRST_TOKEN_TIME_MAX, settled).await {
             Ok(Ok(latest)) => latest.token.clone(),
             _ => Vec::new(),
@@ -90,7 +91,7 @@ impl fmt::Debug for LatencyTokens {
 }
 
 /// Next token of a measurement, or none for ever without one.
-pub(crate) async fn next_of(tokens: &mut Option<LatencyTokens>) -> Vec<u8> {
+pub(crate) async fn next_token_or_pending(tokens: &mut Option<LatencyTokens>) -> Vec<u8> {
     match tokens {
         Some(tokens) => tokens.wait_for_next_token().await,
         None => std::future::pending().await,

@@ -83,7 +83,7 @@ pub struct AdmittedPlayer {
     /// Index of the player's team in the match, from 0.
     pub team: u16,
     /// Expiry, seconds since the Unix epoch. An admitted player stays admitted after it.
-    pub expires_at_s: u64,
+    pub credential_expires_at_s: u64,
 }
 
 /// Verifies the credentials that players present to one game server, offline and each once.
@@ -200,7 +200,7 @@ impl CredentialVerifier {
             player_key: claims.sub,
             user_key: claims.user,
             team: claims.team,
-            expires_at_s: claims.exp,
+            credential_expires_at_s: claims.exp,
         })
     }
 

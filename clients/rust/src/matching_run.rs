@@ -97,7 +97,7 @@ impl MatchingHandle {
 
     /// A reservation of the hosted session changed, from [`HostEvents`](crate::HostEvents).
     pub async fn reservation_changed(&self, event: pb::ReservationEvent) {
-        self.send(Event::Reservation(event)).await;
+        self.send(Event::ReservationChanged(event)).await;
     }
 
     async fn send(&self, event: Event) {
@@ -207,7 +207,7 @@ impl MatchingRun {
                         game.receive_datagram(packet, from);
                         continue;
                     }
-                    None => RunInput::Loop(Event::Timeout),
+                    None => RunInput::Matching(Event::Timeout),
                 },
             };
             self.handle_event(event);
@@ -243,23 +243,23 @@ impl MatchingRun {
     /// Waits for an answer, an event of the game, or a timeout.
     async fn next_event(&mut self, starts_at: Option<MonotonicTime>) -> RunInput {
         tokio::select! {
-            Some(Ok((id, result))) = self.calls.join_next() => RunInput::Loop(Event::Answer { id, result }),
-            Some(event) = self.events.recv() => RunInput::Loop(event),
+            Some(Ok((id, result))) = self.calls.join_next() => RunInput::Matching(Event::Answer { id, result }),
+            Some(event) = self.events.recv() => RunInput::Matching(event),
             event = async {
                 match &mut self.beacons {
                     Some(beacons) => beacons.next_event().await,
                     None => std::future::pending().await,
                 }
             } => RunInput::Beacons(event),
-            () = self.clock.sleep_until(self.matching.poll_timeout()) => RunInput::Loop(Event::Timeout),
-            () = self.clock.sleep_until(starts_at) => RunInput::Loop(Event::Timeout),
+            () = self.clock.sleep_until(self.matching.poll_timeout()) => RunInput::Matching(Event::Timeout),
+            () = self.clock.sleep_until(starts_at) => RunInput::Matching(Event::Timeout),
         }
     }
 
     fn handle_event(&mut self, event: RunInput) {
         let now = self.clock.now();
         match (event, &mut self.beacons) {
-            (RunInput::Loop(event), _) => self.matching.handle(event, now),
+            (RunInput::Matching(event), _) => self.matching.handle(event, now),
             (RunInput::Beacons(event), Some(beacons)) => beacons.handle(event),
             (RunInput::Beacons(_), None) => {}
             (RunInput::Datagram { from, packet }, beacons) => {
@@ -274,7 +274,7 @@ impl MatchingRun {
 
 /// Event of the loop, of its measurement of beacons, or a datagram that may be for either.
 enum RunInput {
-    Loop(Event),
+    Matching(Event),
     Beacons(BeaconsEvent),
     Datagram { from: SocketAddr, packet: Vec<u8> },
 }
@@ -282,7 +282,7 @@ enum RunInput {
 impl RunInput {
     /// The game has connected, or could not.
     fn of_connect(reservation_id: String, is_connected: bool) -> Self {
-        Self::Loop(if is_connected {
+        Self::Matching(if is_connected {
             Event::Connected { reservation_id }
         } else {
             Event::ConnectFailed { reservation_id }

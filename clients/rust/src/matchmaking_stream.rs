@@ -39,8 +39,8 @@ struct StreamShared {
     outbox: mpsc::Sender<pb::MatchmakingConnectRequest>,
     permits: Arc<Semaphore>,
     next_nonce: AtomicU64,
-    deadline: Duration,
-    pending: Arc<ResponseWaiters>,
+    response_timeout: Duration,
+    response_waiters: Arc<ResponseWaiters>,
     reader: AbortHandle,
 }
 
@@ -54,16 +54,16 @@ impl Drop for StreamShared {
 ///
 /// A std mutex: it is held for a lookup only, never across an await.
 #[derive(Debug, Default)]
-struct ResponseWaiters(Mutex<PendingState>);
+struct ResponseWaiters(Mutex<ResponseWaitersInner>);
 
 #[derive(Debug, Default)]
-struct PendingState {
+struct ResponseWaitersInner {
     waiters: HashMap<u64, oneshot::Sender<Result<pb::MatchmakingCoreResponse, Error>>>,
     end_reason: Option<Error>,
 }
 
 impl ResponseWaiters {
-    fn lock(&self) -> MutexGuard<'_, PendingState> {
+    fn lock(&self) -> MutexGuard<'_, ResponseWaitersInner> {
         // No code under the lock can panic, so a poisoned lock has consistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +92,7 @@ pub enum HostEvent {
 #[derive(Debug)]
 pub struct HostEvents {
     inbox: mpsc::Receiver<HostEvent>,
-    pending: Arc<ResponseWaiters>,
+    response_waiters: Arc<ResponseWaiters>,
 }
 
 impl HostEvents {
@@ -111,7 +111,7 @@ impl HostEvents {
     pub async fn next_host_event(&mut self) -> Result<HostEvent, Error> {
         match self.inbox.recv().await {
             Some(event) => Ok(event),
-            None => Err(self.pending.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None))),
+            None => Err(self.response_waiters.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None))),
         }
     }
 }
@@ -121,15 +121,15 @@ impl HostEvents {
 pub struct PendingResponse {
     nonce: u64,
     inbox: oneshot::Receiver<Result<pb::MatchmakingCoreResponse, Error>>,
-    deadline: Duration,
-    pending: Arc<ResponseWaiters>,
+    response_timeout: Duration,
+    response_waiters: Arc<ResponseWaiters>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl PendingResponse {
     /// Waits for the response, at most as long as the client's deadline.
     pub async fn wait(mut self) -> Result<pb::MatchmakingCoreResponse, Error> {
-        match tokio::time::timeout(self.deadline, &mut self.inbox).await {
+        match tokio::time::timeout(self.response_timeout, &mut self.inbox).await {
             Ok(Ok(response)) => response,
             Ok(Err(_)) => Err(Error::StreamEnded(None)),
             Err(_) => {
@@ -141,7 +141,7 @@ impl PendingResponse {
 
 impl Drop for PendingResponse {
     fn drop(&mut self) {
-        self.pending.lock().waiters.remove(&self.nonce);
+        self.response_waiters.lock().waiters.remove(&self.nonce);
     }
 }
 
@@ -164,20 +164,20 @@ pub(crate) async fn open_core_stream(
 
     let (events, inbox) = mpsc::channel(EVENTS_MAX);
     let pending = Arc::new(ResponseWaiters::default());
-    let reader = tokio::spawn(read_responses(responses, events, pending.clone())).abort_handle();
+    let reader = tokio::spawn(dispatch_stream_messages(responses, events, pending.clone())).abort_handle();
     let shared = StreamShared {
         outbox,
         permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
         next_nonce: AtomicU64::new(1),
-        deadline,
-        pending: pending.clone(),
+        response_timeout: deadline,
+        response_waiters: pending.clone(),
         reader,
     };
-    Ok((MatchmakingStream { shared: Arc::new(shared) }, HostEvents { inbox, pending }))
+    Ok((MatchmakingStream { shared: Arc::new(shared) }, HostEvents { inbox, response_waiters: pending }))
 }
 
 /// Reads the stream until it ends; delivers responses to their callers and queues reservation events.
-async fn read_responses(
+async fn dispatch_stream_messages(
     mut responses: Streaming<pb::MatchmakingConnectResponse>,
     events: mpsc::Sender<HostEvent>,
     pending: Arc<ResponseWaiters>,
@@ -224,21 +224,27 @@ impl MatchmakingStream {
     /// Requests are sent in the order of these calls. The server applies requests for one advertisement in that order.
     pub async fn send(&self, mut core: pb::MatchmakingCoreRequest) -> Result<PendingResponse, Error> {
         let shared = &self.shared;
-        let end_reason = || shared.pending.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None));
+        let end_reason = || shared.response_waiters.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None));
         let permit = shared.permits.clone().acquire_owned().await.map_err(|_| end_reason())?;
         let nonce = shared.next_nonce.fetch_add(1, Ordering::Relaxed);
         core.request_nonce = Some(nonce);
 
         let (waiter, inbox) = oneshot::channel();
         {
-            let mut state = shared.pending.lock();
+            let mut state = shared.response_waiters.lock();
             if let Some(reason) = &state.end_reason {
                 return Err(reason.clone());
             }
             state.waiters.insert(nonce, waiter);
         }
-        let pending = shared.pending.clone();
-        let response = PendingResponse { nonce, inbox, deadline: shared.deadline, pending, _permit: permit };
+        let pending = shared.response_waiters.clone();
+        let response = PendingResponse {
+            nonce,
+            inbox,
+            response_timeout: shared.response_timeout,
+            response_waiters: pending,
+            _permit: permit,
+        };
         shared.outbox.send(pb::MatchmakingConnectRequest { core: Some(core) }).await.map_err(|_| end_reason())?;
         Ok(response)
     }

@@ -164,7 +164,7 @@ impl QueueingRun {
                 Some(Ok((id, result))) = self.calls.join_next() => QueueEvent::Answer { id, result },
                 Some(event) = self.events.recv() => event,
                 event = next_of_watch(&mut self.watch) => event,
-                token = latency_tokens::next_of(&mut self.latency_tokens) => QueueEvent::LatencyToken(token.into()),
+                token = latency_tokens::next_token_or_pending(&mut self.latency_tokens) => QueueEvent::LatencyToken(token.into()),
                 event = when_some(&mut asking) => {
                     asking = None;
                     event
@@ -216,7 +216,7 @@ fn open_watch(channel: RetryingChannel, request: pb::QueueWatchRequest) -> OpenW
     let (sender, events) = mpsc::channel(EVENTS_MAX);
     let mut task = JoinSet::new();
     task.spawn(async move {
-        let end = match tokio::time::timeout(channel.deadline, channel.open_watch_stream_once(request)).await {
+        let end = match tokio::time::timeout(channel.attempt_timeout, channel.open_watch_stream_once(request)).await {
             Err(_) => Some(CallError::new_unanswered()),
             Ok(Err(error)) => Some(CallError::from(&error)),
             Ok(Ok(mut stream)) => loop {

@@ -44,7 +44,7 @@ pub(crate) struct RetryingChannel {
     pub(crate) token_source: Option<TokenSource>,
     pub(crate) retry_policy: RetryPolicy,
     /// Deadline of one attempt.
-    pub(crate) deadline: Duration,
+    pub(crate) attempt_timeout: Duration,
 }
 
 impl fmt::Debug for RetryingChannel {
@@ -54,7 +54,7 @@ impl fmt::Debug for RetryingChannel {
             .field("metadata_count", &self.metadata.len())
             .field("token_source", &self.token_source)
             .field("retry_policy", &self.retry_policy)
-            .field("deadline", &self.deadline)
+            .field("deadline", &self.attempt_timeout)
             .finish_non_exhaustive()
     }
 }
@@ -76,11 +76,12 @@ impl RetryingChannel {
     /// Opens a stream of core requests, without retries except for a rejected token.
     pub(crate) async fn open_core_stream_once(&self) -> Result<(MatchmakingStream, HostEvents), Error> {
         let (metadata, sent_token) = self.request_metadata().await?;
-        let result = matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await;
+        let result =
+            matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.attempt_timeout).await;
         match result {
             Err(error) if self.discard_token_if_rejected(&error, sent_token.as_ref()).await => {
                 let (metadata, _) = self.request_metadata().await?;
-                matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await
+                matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.attempt_timeout).await
             }
             result => result,
         }
@@ -145,7 +146,7 @@ impl RetryingChannel {
             let mut attempt = Request::new(request.clone());
             let (metadata, sent_token) = self.request_metadata().await?;
             *attempt.metadata_mut() = metadata;
-            attempt.set_timeout(self.deadline);
+            attempt.set_timeout(self.attempt_timeout);
             let error = match call(self.channel.clone(), attempt).await {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => Error::from(status),

@@ -22,7 +22,7 @@ pub struct Ticket {
     /// Status as of the last response.
     pub status: pb::TicketStatus,
     /// TTL without a heartbeat or a watch, milliseconds.
-    pub expires_in_ms: u64,
+    pub ttl_ms: u64,
     /// Request fields that were ignored, because the ruleset does not trust their source.
     pub ignored_fields: Vec<String>,
 }
@@ -34,7 +34,7 @@ impl Ticket {
             token: response.ticket_token,
             latency_tokens: None,
             status: response.status.ok_or(Error::MissingField("status"))?,
-            expires_in_ms: response.expires_in_ms,
+            ttl_ms: response.expires_in_ms,
             ignored_fields: response.ignored_fields,
         })
     }
@@ -46,7 +46,7 @@ impl Ticket {
             token: own.ticket_token,
             latency_tokens: None,
             status: own.status.ok_or(Error::MissingField("status"))?,
-            expires_in_ms: 0,
+            ttl_ms: 0,
             ignored_fields: Vec::new(),
         })
     }
@@ -171,7 +171,7 @@ impl fmt::Debug for Ticket {
         f.debug_struct("Ticket")
             .field("token", &debug_secret_length(&self.token))
             .field("status", &self.status)
-            .field("expires_in_ms", &self.expires_in_ms)
+            .field("expires_in_ms", &self.ttl_ms)
             .field("ignored_fields", &self.ignored_fields)
             .finish_non_exhaustive()
     }
@@ -216,7 +216,7 @@ impl TicketStream {
             };
             self.stream = None;
             // A stream ends at its byte limit. Another one goes on at once; if that tells no status, it has failed.
-            if self.failed_attempts == 0 && is_stream_limit(&error) {
+            if self.failed_attempts == 0 && is_stream_byte_limit(&error) {
                 self.failed_attempts = 1;
                 continue;
             }
@@ -242,7 +242,7 @@ impl TicketStream {
                     None => Ok(None),
                     Some(update) => Ok(Some(update.status.ok_or(Error::MissingField("status"))?)),
                 },
-                token = latency_tokens::next_of(&mut self.latency_tokens) => token,
+                token = latency_tokens::next_token_or_pending(&mut self.latency_tokens) => token,
             };
             if !latency_token.is_empty() {
                 self.renew_round_trips(latency_token);
@@ -273,7 +273,7 @@ impl TicketStream {
 }
 
 /// Whether the server has ended a stream because it has sent as many bytes as one stream may.
-fn is_stream_limit(error: &Error) -> bool {
+fn is_stream_byte_limit(error: &Error) -> bool {
     let reason = error.as_server_error().and_then(|failure| failure.reason.as_deref());
     reason == pb::ErrorReason::StreamLimitReached.as_str_name().strip_prefix("ERROR_REASON_")
 }

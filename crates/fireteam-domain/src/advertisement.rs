@@ -74,11 +74,11 @@ const _: () = assert!(size_of::<Advertisement>() + 2 * size_of::<usize>() <= 256
 impl Advertisement {
     /// Endpoint that searches tell: that of a game server.
     pub fn game_server_probe(&self) -> Option<&ProbeEndpoint> {
-        self.probe.as_deref().filter(|_| self.session.origin == ValueOrigin::GameServer)
+        self.probe.as_deref().filter(|_| self.session.value_origin == ValueOrigin::GameServer)
     }
 
     /// Endpoint of a player's own machine.
     pub fn player_probe(&self) -> Option<&ProbeEndpoint> {
-        self.probe.as_deref().filter(|_| self.session.origin == ValueOrigin::Client)
+        self.probe.as_deref().filter(|_| self.session.value_origin == ValueOrigin::Client)
     }
 }

@@ -255,9 +255,9 @@ pub struct Attribute {
     /// Unit of the number, for display only.
     pub unit: Box<str>,
     /// Aggregation of the players' values.
-    pub party_aggregation: NumberAggregation,
+    pub number_aggregation: NumberAggregation,
     /// Origins whose values are accepted.
     pub trust: Trust,
     /// Parties may state which values they accept on the other side.
-    pub wishes: bool,
+    pub allows_wishes: bool,
 }

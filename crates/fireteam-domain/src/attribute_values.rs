@@ -71,7 +71,7 @@ impl AttributeValues {
         })
     }
 
-    /// Reads the values of players whose ratings were chosen before, as in [`player_standing::player_rating`]. What the
+    /// Reads the values of players whose ratings were chosen before, as in [`player_standing::stated_or_standing_rating`]. What the
     /// server counts is read from the session's attributes, where it was put at the entry.
     pub fn from_session_and_ratings(ruleset: &Ruleset, session: &Session, ratings: &[PlayerRating]) -> Self {
         Self::from_session_with(ruleset, session, 1.0, |attribute| match attribute.source {
@@ -184,7 +184,7 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
 /// Paths of the fields of `session` that are set but ignored, because `ruleset` does not trust their origin.
 pub fn ignored_untrusted_field_paths(ruleset: &Ruleset, session: &Session) -> Vec<String> {
     let mut paths = Vec::new();
-    for attribute in ruleset.attributes.iter().filter(|attribute| !attribute.trust.accepts(session.origin)) {
+    for attribute in ruleset.attributes.iter().filter(|attribute| !attribute.trust.accepts(session.value_origin)) {
         match attribute.source {
             SourceField::AttributeMap if session.stated_attribute_value(&attribute.name).is_some() => {
                 paths.push(format!("attributes[\"{}\"]", attribute.name));
@@ -205,14 +205,14 @@ pub fn ignored_untrusted_field_paths(ruleset: &Ruleset, session: &Session) -> Ve
 
 /// Factor on the limits of a party, one of whose players counts as frustrated by the ruleset.
 fn limit_factor_of_frustrated(ruleset: &Ruleset) -> f64 {
-    ruleset.satisfaction.as_ref().map_or(1.0, |rule| rule.widen_limits)
+    ruleset.frustrated_player_limits.as_ref().map_or(1.0, |rule| rule.limit_widen_factor)
 }
 
 /// Number that the server counts for a party; `None` if the attribute is not counted, or there are no players.
 pub fn number_counted_from_matches(attribute: &Attribute, standings: &[PlayerStanding]) -> Option<f64> {
     match attribute.source {
         SourceField::MatchesPlayed => {
-            aggregate_numbers(attribute, standings.iter().map(|player| f64::from(player.match_count)))
+            aggregate_numbers(attribute, standings.iter().map(|player| f64::from(player.rated_match_count)))
         }
         SourceField::DisputedPercent => standings.iter().map(|player| player.disputed_percent).reduce(f64::max),
         _ => None,
@@ -232,7 +232,7 @@ fn number_from_ratings(
 }
 
 fn aggregate_numbers(attribute: &Attribute, values: impl Iterator<Item = f64>) -> Option<f64> {
-    attribute.party_aggregation.aggregate(&values.collect::<Vec<f64>>())
+    attribute.number_aggregation.aggregate(&values.collect::<Vec<f64>>())
 }
 
 /// Value that the session states, if the ruleset trusts its origin.
@@ -240,7 +240,7 @@ fn trusted_value(attribute: &Attribute, session: &Session) -> Option<AttributeVa
     if attribute.source == SourceField::PlayerCount {
         return Some(AttributeValue::Number(f64::from(session.player_count())));
     }
-    if !attribute.trust.accepts(session.origin) {
+    if !attribute.trust.accepts(session.value_origin) {
         return None;
     }
     let value = match attribute.source {

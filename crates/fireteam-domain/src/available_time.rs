@@ -28,23 +28,24 @@ pub struct OutageTimes {
     /// Outages by start.
     outages: Vec<Outage>,
     /// Last signs of life of servers that have been silent since.
-    silent_since: Vec<UnixMs>,
+    last_seen_of_silent_servers: Vec<UnixMs>,
 }
 
 impl OutageTimes {
     /// No outages.
-    pub const NONE: &'static OutageTimes = &OutageTimes { outages: Vec::new(), silent_since: Vec::new() };
+    pub const NONE: &'static OutageTimes =
+        &OutageTimes { outages: Vec::new(), last_seen_of_silent_servers: Vec::new() };
 
     /// Outages in any order, and the last signs of life of silent servers.
     pub fn new(mut outages: Vec<Outage>, silent_since: Vec<UnixMs>) -> Self {
         outages.retain(|outage| outage.from < outage.to);
         outages.sort_unstable();
-        Self { outages, silent_since }
+        Self { outages, last_seen_of_silent_servers: silent_since }
     }
 
     /// Whether there are no outages, so that each deadline is in effect as it was set.
     pub fn is_empty(&self) -> bool {
-        self.outages.is_empty() && self.silent_since.is_empty()
+        self.outages.is_empty() && self.last_seen_of_silent_servers.is_empty()
     }
 
     /// Time at which a deadline passes that was set at `set_at`.
@@ -62,7 +63,11 @@ impl OutageTimes {
             end = end.plus_ms(counted.to.ms_since(counted.from));
         }
         let is_affected = |since: &UnixMs| is_counted_for_deadline(*since, set_at) && *since < end;
-        if self.silent_since.iter().any(is_affected) { end.plus_ms(deadline.ms_since(set_at)) } else { end }
+        if self.last_seen_of_silent_servers.iter().any(is_affected) {
+            end.plus_ms(deadline.ms_since(set_at))
+        } else {
+            end
+        }
     }
 
     /// Milliseconds of outages from `since` to `until` that count for deadlines set at `since`.
@@ -75,7 +80,7 @@ impl OutageTimes {
     pub fn has_interrupted(&self, since: UnixMs, until: UnixMs) -> bool {
         let has_fallen_silent =
             |silent_since: &UnixMs| is_counted_for_deadline(*silent_since, since) && *silent_since < until;
-        self.outage_ms_between(since, until) > 0 || self.silent_since.iter().any(has_fallen_silent)
+        self.outage_ms_between(since, until) > 0 || self.last_seen_of_silent_servers.iter().any(has_fallen_silent)
     }
 
     /// The parts after `set_at` of the outages that count for a deadline set then, in order and without overlaps.

@@ -9,7 +9,7 @@ use crate::limit;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockListChange {
     /// Whether the list is emptied first.
-    pub replace: bool,
+    pub clear_first: bool,
     /// Users to add. One who is in the list already stays.
     pub add: Vec<UserKey>,
     /// Users to remove. One who is not in the list changes nothing.
@@ -23,7 +23,7 @@ pub struct BlockListFull;
 impl BlockListChange {
     /// The list after the change, sorted. `list` is sorted. The same change again changes nothing.
     pub fn apply(&self, list: &[UserKey]) -> Result<Vec<UserKey>, BlockListFull> {
-        let kept = if self.replace { &[] } else { list };
+        let kept = if self.clear_first { &[] } else { list };
         let mut changed: Vec<UserKey> = kept.iter().chain(&self.add).copied().collect();
         let removed: BTreeSet<&UserKey> = self.remove.iter().collect();
         changed.retain(|user| !removed.contains(user));
@@ -54,8 +54,8 @@ mod tests {
         };
         for _ in 0..200 {
             let before: BTreeSet<UserKey> = draw(8).into_iter().collect();
-            let change = BlockListChange { replace: draw(1)[0] < user(3), add: draw(5), remove: draw(3) };
-            let mut expected = if change.replace { BTreeSet::new() } else { before.clone() };
+            let change = BlockListChange { clear_first: draw(1)[0] < user(3), add: draw(5), remove: draw(3) };
+            let mut expected = if change.clear_first { BTreeSet::new() } else { before.clone() };
             expected.extend(&change.add);
             change.remove.iter().for_each(|user| _ = expected.remove(user));
             let before: Vec<UserKey> = before.into_iter().collect();

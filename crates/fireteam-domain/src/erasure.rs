@@ -73,7 +73,7 @@ impl UserKeyReplacement {
         {
             *host = self.key;
         }
-        erased.erased_skills.extend(skill.map(|(rating_key, skill)| KeptSkillOfErasedUser {
+        erased.kept_skills_of_erased_users.extend(skill.map(|(rating_key, skill)| KeptSkillOfErasedUser {
             user: self.key,
             rating_key,
             skill,
@@ -93,16 +93,16 @@ impl UserKeyReplacement {
         let mut erased = ticket.clone();
         erased.blocked_users.retain(|user| *user != self.user);
         // The caller was one of the party's players, perhaps this one. Nothing that goes on needs to know which.
-        if is_player && ticket.session.origin == ValueOrigin::Client {
+        if is_player && ticket.session.value_origin == ValueOrigin::Client {
             erased.subject = ticket.subject.map(|_| self.key);
         }
         self.replace_in_players(&mut erased.session);
-        self.replace_in_sorted(&mut erased.self_answering);
+        self.replace_in_sorted(&mut erased.self_answering_users);
         if erased.session.players.iter().all(|player| player.user.is_erased()) {
             erased.session.locality = None;
             erased.session.attributes.clear();
             erased.session.region_latencies = Box::default();
-            erased.own_round_trips_ms = None;
+            erased.exact_round_trips_ms = None;
             erased.blocked_users.clear();
         }
         Some(erased)
@@ -125,7 +125,7 @@ impl UserKeyReplacement {
         let mut erased = result.clone();
         let report = &mut erased.report;
         let mut is_changed = self.replace_in(report.sides.iter_mut().flat_map(|side| &mut side.users));
-        for list in [&mut report.left_early, &mut report.left_by_call, &mut report.disputing_users] {
+        for list in [&mut report.left_early, &mut report.always_rated_leavers, &mut report.disputing_users] {
             is_changed |= self.replace_in_sorted(list);
         }
         is_changed |= self.replace_in(erased.rating_updates.iter_mut().map(|update| &mut update.user));
@@ -165,12 +165,12 @@ mod tests {
                 region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 50.0 }].into(),
                 ..Session::default()
             },
-            own_round_trips_ms: Some([61.0].into()),
+            exact_round_trips_ms: Some([61.0].into()),
             player_ratings: Vec::new(),
             rating_digest_key: None,
             blocked_users: Vec::new(),
-            exclusive: true,
-            self_answering,
+            excludes_other_tickets: true,
+            self_answering_users: self_answering,
         }
     }
 
@@ -181,8 +181,8 @@ mod tests {
         let after =
             UserKeyReplacement { user: UserKey::from_name("bob"), key: erased }.erase_from_ticket(&ticket).unwrap();
         assert!(!format!("{after:?}").contains(&format!("{:?}", UserKey::from_name("bob"))), "{after:?}");
-        assert!(after.self_answering.is_sorted() && after.self_answering.contains(&erased), "{after:?}");
-        assert!(after.own_round_trips_ms.is_some() && after.session.locality.is_some(), "others are still in it");
+        assert!(after.self_answering_users.is_sorted() && after.self_answering_users.contains(&erased), "{after:?}");
+        assert!(after.exact_round_trips_ms.is_some() && after.session.locality.is_some(), "others are still in it");
         assert_eq!(
             UserKeyReplacement { user: UserKey::from_name("dan"), key: erased }.erase_from_ticket(&ticket),
             None
@@ -225,7 +225,7 @@ mod tests {
         let erased = UserKey::of_erased(&[7; 16], &[1; 16]);
         let after =
             UserKeyReplacement { user: UserKey::from_name("ann"), key: erased }.erase_from_ticket(&ticket).unwrap();
-        let places = (after.own_round_trips_ms, after.session.locality, after.session.region_latencies.len());
+        let places = (after.exact_round_trips_ms, after.session.locality, after.session.region_latencies.len());
         assert_eq!(places, (None, None, 0));
     }
 }

@@ -23,7 +23,7 @@ use crate::wish::Wish;
 
 pub use crate::filter::pair::{
     SessionView, WaitingSession, admit_queue_parties_by_one_filter, estimate_round_trip_between, measure_between,
-    measure_for_limit,
+    measure_for_queue_limit,
 };
 pub use crate::filter::refusal::{Refusal, RefusingSide};
 pub use crate::filter::search_predictor::RoundTripPredictor;
@@ -83,7 +83,7 @@ impl<'a> Searcher<'a> {
     /// The part that filters and scores read.
     pub fn session_view(&self) -> SessionView<'a> {
         let Self { attribute_values, locality, region_latencies, wishes, .. } = *self;
-        SessionView { attribute_values, locality, region_latencies, wishes, prediction: None }
+        SessionView { attribute_values, locality, region_latencies, wishes, prediction_end: None }
     }
 }
 
@@ -111,7 +111,7 @@ impl<'a> AdvertisementView<'a> {
             locality: session.locality,
             region_latencies: &session.region_latencies,
             wishes: session.wishes(),
-            prediction: None,
+            prediction_end: None,
         }
     }
 }
@@ -135,7 +135,7 @@ pub fn admit_advertisement(
 /// Admits two queue parties to each other, or returns the hard filter that refuses. `one` counts as the searcher.
 ///
 /// Each rule must hold in both directions, and so must the wishes. A limit with partial reciprocity holds if either side could have found the
-/// other: the wider limit covers the measure, and the tighter limit covers `reciprocal_percent` of it.
+/// other: the wider limit covers the measure, and the tighter limit covers `other_range_cover_percent` of it.
 pub fn admit_queue_parties(
     ruleset: &Ruleset,
     one: &WaitingSession<'_>,
@@ -175,7 +175,7 @@ pub(crate) fn admit_visible_advertisement(
             waited_ms: now.ms_since(advertisement.advertised_since),
         },
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        counted: match searcher.predictor.is_some() || !searcher.probes.is_empty() {
+        measured_or_predicted: match searcher.predictor.is_some() || !searcher.probes.is_empty() {
             true if reads_round_trip(ruleset, searcher, candidate) => {
                 measured_or_predicted_round_trip(ruleset, searcher, candidate)
             }
@@ -189,7 +189,7 @@ pub(crate) fn admit_visible_advertisement(
     if advertisement.allowed_ranges.iter().any(is_outside) {
         return Err(Refusal::HardFilter { filter_index: ruleset.hard_filters.len(), side: RefusingSide::Advertiser });
     }
-    admit_mutually_by_wishes(ruleset, &pair.searcher, &pair.candidate, pair.counted)?;
+    admit_mutually_by_wishes(ruleset, &pair.searcher, &pair.candidate, pair.measured_or_predicted)?;
     if !searcher.probes.is_empty() && searcher.probes.is_silent_or_incompatible(advertisement.id) {
         return Err(Refusal::Silent);
     }

@@ -85,7 +85,8 @@ impl AdvertisementIndex {
         let layout = ColumnLayout::for_ruleset(&ruleset);
         let interner = ValueInterner::new(layout.interned_attributes.len());
         let needs_players = player_standing::uses_standings(&ruleset) || !ruleset.avoid.is_empty();
-        let vector_cache = (ruleset.probing.source == LatencyEstimatePolicy::PredictedV1).then(VectorCache::default);
+        let vector_cache =
+            (ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1).then(VectorCache::default);
         let player_slots = needs_players.then(SlotsByUser::default);
         Self {
             ruleset,

@@ -49,20 +49,20 @@ pub struct Match {
     /// Session whose open seats the match fills. `None` for a new session.
     pub backfilled_session: Option<AdvertisementId>,
     /// Entries of string lists chosen for its players, by attribute.
-    pub chosen: Box<[ChosenValue]>,
+    pub chosen_values: Box<[ChosenValue]>,
     /// Bots of each team, which the host adds. Empty if there are none. A match with bots is not rated.
     pub bots_by_team: Box<[u16]>,
     /// Worst pair of its tickets when it was proposed, as indices of `tickets`. `None` if the ruleset predicts no round trips, for a
     /// match of one ticket, and for one that fills a session.
     pub worst_pair: Option<WorstPair>,
     /// Start by the host of a searched session. `None` for a match of a queue.
-    pub session_start: Option<SessionMatchStartByHost>,
+    pub session_match_start_by_host: Option<SessionMatchStartByHost>,
     /// Game servers that did not confirm this match. They are not asked again.
-    pub unconfirmed_servers: Vec<AdvertisementId>,
+    pub servers_that_did_not_confirm: Vec<AdvertisementId>,
     /// Results that its players reported.
     pub side_reports: SideReports,
     /// Skills of its players who were erased before it had a result.
-    pub erased_skills: Vec<KeptSkillOfErasedUser>,
+    pub kept_skills_of_erased_users: Vec<KeptSkillOfErasedUser>,
 }
 
 /// Skill of an erased player in a match without a result: the ratings of the others depend on it.
@@ -223,9 +223,9 @@ impl MatchStage {
 
 impl Match {
     /// Skill of an erased player, kept for the match's result.
-    pub fn erased_skill(&self, user: UserKey, rating_key: RatingKey) -> Option<Skill> {
+    pub fn kept_skill_of_erased_user(&self, user: UserKey, rating_key: RatingKey) -> Option<Skill> {
         let is_of = |erased: &&KeptSkillOfErasedUser| erased.user == user && erased.rating_key == rating_key;
-        self.erased_skills.iter().find(is_of).map(|erased| erased.skill)
+        self.kept_skills_of_erased_users.iter().find(is_of).map(|erased| erased.skill)
     }
 
     /// Players who have not left, with their tickets.
@@ -254,7 +254,8 @@ impl Match {
     pub fn is_user_ratable_by_reports(&self, user: UserKey) -> bool {
         let is_heard = |ticket: &MatchTicket| self.side_reports.heard_tickets.contains(&ticket.ticket_id);
         let has_user = |ticket: &MatchTicket| ticket.players.iter().any(|player| player.user == user);
-        self.session_start.is_none() || self.tickets.iter().any(|ticket| has_user(ticket) && is_heard(ticket))
+        self.session_match_start_by_host.is_none()
+            || self.tickets.iter().any(|ticket| has_user(ticket) && is_heard(ticket))
     }
 
     /// Time at which the report window ends, if no outcome is known.

@@ -67,7 +67,7 @@ pub const CONNECTED_MATCHMAKING_SETS_PER_HEARTBEAT_MAX: usize = 16;
 /// Ratings set by one store transaction.
 pub const RATINGS_PER_TRANSACTION_MAX: usize = 1_000;
 /// Rating history entries stored per user and set; older ones are overwritten.
-pub const RATING_HISTORY_ENTRIES_MAX: u32 = 64;
+pub const RATING_HISTORY_ENTRIES_PER_RATING_MAX: u32 = 64;
 /// Users in one rating query or outcome prediction.
 pub const RATING_USERS_PER_CALL_MAX: usize = 128;
 /// Entries in one page of a leaderboard, a rating history or finished matches.

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::id::{MatchId, RatingKey, RulesetHash, SetId, SiloId, UserKey};
 use crate::queue::ticket::PlayerRating;
-use crate::rating::{MatchActivity, RatingError, Side, Skill};
+use crate::rating::{AllUsersMatchActivity, RatingError, Side, Skill};
 use crate::ruleset::rating::{DisconnectPolicy, RatingSpec};
 use crate::time::UnixMs;
 
@@ -25,7 +25,7 @@ pub struct ResultReport {
     pub left_early: Vec<UserKey>,
     /// Users in `left_early` who left by their own call, or hosted and were lost. They are rated also if the match is
     /// otherwise unrated because a player left early, or because its reports contradict each other.
-    pub left_by_call: Vec<UserKey>,
+    pub always_rated_leavers: Vec<UserKey>,
     /// Users of the sides whose reports contradict each other; empty if there is a result.
     pub disputing_users: Vec<UserKey>,
     /// Start of play.
@@ -89,7 +89,7 @@ pub struct RatingUpdate {
     /// Stored rating after the match.
     pub after: PlayerRating,
     /// Category of the rating after the match, by the ruleset that made it; `None` without categories.
-    pub category: Option<u16>,
+    pub category_after: Option<u16>,
 }
 
 /// Reason that a match changes no rating.
@@ -121,14 +121,14 @@ impl ResultReport {
 
     /// Whether a player left early of whom the host says so. A player's own leaving never makes a match unrated.
     fn has_disconnected_player(&self) -> bool {
-        self.left_early.iter().any(|user| !self.left_by_call.contains(user))
+        self.left_early.iter().any(|user| !self.always_rated_leavers.contains(user))
     }
 
     /// Whether the match changes the rating of `user`, given its reason to be unrated.
     pub fn is_user_rated(&self, user: UserKey, unrated_reason: Option<UnratedReason>) -> bool {
         match unrated_reason {
             None => true,
-            Some(UnratedReason::PlayerLeftEarly | UnratedReason::Disputed) => self.left_by_call.contains(&user),
+            Some(UnratedReason::PlayerLeftEarly | UnratedReason::Disputed) => self.always_rated_leavers.contains(&user),
             Some(UnratedReason::NoRatingSystem | UnratedReason::SingleSide) => false,
         }
     }
@@ -140,7 +140,7 @@ impl ResultReport {
         spec: &RatingSpec,
         stored_skill: impl Fn(UserKey) -> Skill,
         at: UnixMs,
-        activity: MatchActivity,
+        activity: AllUsersMatchActivity,
     ) -> Result<Vec<(UserKey, Skill, Skill)>, RatingError> {
         let side = |side: &SideRank| Side {
             players: side.users.iter().map(|user| stored_skill(*user)).collect(),
@@ -219,9 +219,9 @@ pub struct UserSatisfactionStatistics {
     /// Matches of the user whose sides reported different results.
     pub disputed_matches: u32,
     /// Matches for which the user gave feedback.
-    pub feedback_count: u32,
+    pub given_feedback_count: u32,
     /// Sum of the feedback values, each 1 to 5.
-    pub feedback_sum: u32,
+    pub given_feedback_sum: u32,
 }
 
 impl UserSatisfactionStatistics {
@@ -233,7 +233,8 @@ impl UserSatisfactionStatistics {
 
     /// Mean feedback, 1 to 5; `None` without feedback.
     pub fn mean_feedback(&self) -> Option<f64> {
-        (self.feedback_count > 0).then(|| f64::from(self.feedback_sum) / f64::from(self.feedback_count))
+        (self.given_feedback_count > 0)
+            .then(|| f64::from(self.given_feedback_sum) / f64::from(self.given_feedback_count))
     }
 }
 
@@ -278,7 +279,7 @@ mod tests {
             ruleset_hash: RulesetHash(1),
             sides: (0..).zip(ranks).map(side).collect(),
             left_early: Vec::new(),
-            left_by_call: Vec::new(),
+            always_rated_leavers: Vec::new(),
             disputing_users: Vec::new(),
             started_at: UnixMs(1),
             duration_ms: None,
@@ -302,7 +303,7 @@ mod tests {
     #[test]
     fn rate_players_updates_users_in_side_order() {
         let updates = report(&[2, 1])
-            .rate_players(&elo_spec(), |_| elo_spec().initial_skill(), UnixMs(9), MatchActivity::default())
+            .rate_players(&elo_spec(), |_| elo_spec().initial_skill(), UnixMs(9), AllUsersMatchActivity::default())
             .unwrap();
         let ratings: Vec<(u8, f64, i32)> =
             updates.iter().map(|(user, _, after)| (user.as_bytes()[0], after.estimate.rating, after.streak)).collect();
@@ -327,7 +328,7 @@ mod tests {
     fn leaver_by_call_is_rated_by_any_result() {
         let strict = RatingSpec { on_disconnect: DisconnectPolicy::Ignore, ..elo_spec() };
         let [leaver, disconnected] = [0, 1].map(|n| UserKey::from_bytes([n; 16]));
-        let left = ResultReport { left_early: vec![leaver], left_by_call: vec![leaver], ..report(&[2, 1]) };
+        let left = ResultReport { left_early: vec![leaver], always_rated_leavers: vec![leaver], ..report(&[2, 1]) };
         assert_eq!(left.unrated_reason(Some(&strict)), None);
         let both = ResultReport { left_early: vec![leaver, disconnected], ..left.clone() };
         let reason = both.unrated_reason(Some(&strict));

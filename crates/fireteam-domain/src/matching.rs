@@ -25,7 +25,7 @@ pub fn maximum_weight_matching(nodes: usize, edges: &[(u32, u32, i64)]) -> Vec<O
         nodes,
         usable.map(|&(a, b, weight)| (a as usize, b as usize, weight.min(EDGE_WEIGHT_MAX))),
     );
-    forest.find_maximum_matching();
+    forest.find_maximum_weight_matching();
     (0..nodes).map(|node| forest.partner(node).map(|partner| partner as u32)).collect()
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn ignored_untrusted_player_field_paths(ruleset: &Ruleset, session: &
     for (index, details) in indexed_player_details(session) {
         for (name, _) in &details.attributes {
             let attribute = ruleset.attribute_index(name).map(|index| &ruleset.attributes[index]);
-            if attribute.is_some_and(|attribute| !attribute.trust.accepts(session.origin)) {
+            if attribute.is_some_and(|attribute| !attribute.trust.accepts(session.value_origin)) {
                 paths.push(format!("players[{index}].attributes[\"{name}\"]"));
             }
         }
@@ -79,8 +79,8 @@ pub fn wanted_roles_by_player(ruleset: &Ruleset, session: &Session) -> Box<[Box<
 
 /// Whether roles that a session states count: as the attribute that says the roles of its party. Without one, always.
 fn trusts_wanted_roles(ruleset: &Ruleset, session: &Session) -> bool {
-    let attribute = ruleset.teams.as_ref().and_then(|teams| teams.role_attribute);
-    attribute.is_none_or(|index| ruleset.attributes[index].trust.accepts(session.origin))
+    let attribute = ruleset.teams.as_ref().and_then(|teams| teams.offered_roles_attribute);
+    attribute.is_none_or(|index| ruleset.attributes[index].trust.accepts(session.value_origin))
 }
 
 fn indexed_player_details(session: &Session) -> impl Iterator<Item = (usize, &PlayerDetails)> {

@@ -12,7 +12,7 @@ pub struct PlayerStanding {
     /// Rating now; that of a newcomer if the server keeps none.
     pub rating: PlayerRating,
     /// Number of rated matches.
-    pub match_count: u32,
+    pub rated_match_count: u32,
     /// Share of the player's matches whose sides reported different results, percent.
     pub disputed_percent: f64,
     /// Whether the player counts as frustrated by the ruleset's own `<Satisfaction>`.
@@ -34,7 +34,7 @@ pub fn stated_or_standing_rating(
     stated.map(|rating| PlayerRating { rating, deviation }).or_else(|| standing.map(|standing| standing.rating))
 }
 
-/// Ratings of the players of a session, in their order; as in [`player_rating`]. `standings` has one entry per player.
+/// Ratings of the players of a session, in their order; as in [`stated_or_standing_rating`]. `standings` has one entry per player.
 pub fn session_ratings<'a>(
     ruleset: &'a Ruleset,
     session: &'a Session,
@@ -42,13 +42,15 @@ pub fn session_ratings<'a>(
 ) -> impl Iterator<Item = Option<PlayerRating>> + 'a {
     let standing_of = move |index: usize| standings.and_then(|standings| standings.get(index));
     let players = session.players.iter().enumerate();
-    players.map(move |(index, player)| stated_or_standing_rating(ruleset, standing_of(index), player, session.origin))
+    players.map(move |(index, player)| {
+        stated_or_standing_rating(ruleset, standing_of(index), player, session.value_origin)
+    })
 }
 
 /// Whether a ruleset has attributes or limits that the standing of players may decide.
 pub fn uses_standings(ruleset: &Ruleset) -> bool {
     let depends = || ruleset.attributes.iter().any(|attribute| attribute.source.depends_on_standings());
-    ruleset.rating.is_some() && (ruleset.satisfaction.is_some() || depends())
+    ruleset.rating.is_some() && (ruleset.frustrated_player_limits.is_some() || depends())
 }
 
 fn trusts_stated_skill(ruleset: &Ruleset, origin: ValueOrigin) -> bool {

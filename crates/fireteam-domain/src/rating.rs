@@ -26,7 +26,7 @@ mod win_probability;
 
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 
-pub use crate::rating::set_activity::MatchActivity;
+pub use crate::rating::set_activity::AllUsersMatchActivity;
 pub use crate::rating::skill::{Side, Skill};
 pub use crate::rating::validate::{PLAYERS_MAX, RATING_MAX, RatingError, SIDES_MAX};
 
@@ -37,15 +37,17 @@ pub(crate) use crate::rating::win_probability::{TeamStrength, relative_draw_prob
 /// in `before` include the effect of inactivity.
 pub(crate) fn rate_sides(spec: &RatingSpec, before: &[Side]) -> Vec<Vec<Skill>> {
     match spec.system {
-        RatingSystem::Elo { k, scale, .. } => elo::rate_match(before, k, scale, spec.games_per),
-        RatingSystem::Glicko { min_deviation, .. } => glicko::rate_match(before, min_deviation, spec.games_per),
+        RatingSystem::Elo { k, scale, .. } => elo::rate_match(before, k, scale, spec.opponents_per_game),
+        RatingSystem::Glicko { min_deviation, .. } => {
+            glicko::rate_match(before, min_deviation, spec.opponents_per_game)
+        }
         RatingSystem::Glicko2 { deviation, volatility, tau, .. } => glicko2::rate_match(
             before,
             glicko2::Constants {
                 max_deviation: deviation,
                 default_volatility: volatility,
                 tau,
-                games_per: spec.games_per,
+                opponents_per_game: spec.opponents_per_game,
             },
         ),
         RatingSystem::TrueSkill { beta, tau, draw_percent, .. } => {

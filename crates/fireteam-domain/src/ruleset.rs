@@ -256,21 +256,21 @@ pub struct Ruleset {
     /// Clients of one account that may advertise and reserve at the same time, at least 1.
     pub clients_per_account: u32,
     /// Form in which searchers receive advertisement ids.
-    pub handles: AdvertisementIdForm,
+    pub advertisement_id_form: AdvertisementIdForm,
     /// Estimates latency from distance.
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
-    pub involved_phase_percent: f64,
+    pub answered_percent_for_involved_phase: f64,
     /// Probes of candidates, and trust in round trips to regions.
     pub probing: ProbingSpec,
     /// Parties may state which round trips they accept.
-    pub latency_wishes: bool,
+    pub allows_latency_wishes: bool,
     /// Whether party members must consent.
     pub consent: PartyConsentPolicy,
     /// Players whom a player does not meet, or rather not, in searched sessions as in the queue; `never` and `prefer_not` only.
     pub avoid: Box<[AvoidanceRule]>,
     /// Wider limits for frustrated players, in searches and in the queue; `None` for none.
-    pub satisfaction: Option<FrustratedPlayerSpec>,
+    pub frustrated_player_limits: Option<FrustratedPlayerSpec>,
     /// Teams of a match. `None` for sets that only advertise and search.
     pub teams: Option<TeamsSpec>,
     /// Queue settings. `None` for sets without a queue.
@@ -307,15 +307,15 @@ impl Ruleset {
     /// Subject of a wish with this name; `None` if the ruleset allows no such wish.
     pub fn wish_subject(&self, name: &str) -> Option<WishSubject> {
         if name == LATENCY_WISH {
-            return self.latency_wishes.then_some(WishSubject::Latency);
+            return self.allows_latency_wishes.then_some(WishSubject::Latency);
         }
         let index = self.attribute_index(name)?;
-        self.attributes[index].wishes.then_some(WishSubject::Attribute(index))
+        self.attributes[index].allows_wishes.then_some(WishSubject::Attribute(index))
     }
 
     /// Whether parties may have wishes.
     pub fn allows_wishes(&self) -> bool {
-        self.latency_wishes || self.attributes.iter().any(|attribute| attribute.wishes)
+        self.allows_latency_wishes || self.attributes.iter().any(|attribute| attribute.allows_wishes)
     }
 
     /// Number of different `filter_index` values of refusals: hard filters, allowed ranges, and wishes if any are allowed.

@@ -84,11 +84,11 @@ pub fn soft_filter_term_of_sessions(
             measure_between(ruleset, soft.measure, searcher, candidate, counted).map(|value| soft.normalize(value))
         }
     };
-    term_of_distance(soft, distance)
+    term_of_normalized_distance(soft, distance)
 }
 
 /// Term for a normalized distance in [0, 1]; a `distance` of `None` means that a value is missing.
-pub fn term_of_distance(soft: &SoftFilter, distance: Option<f64>) -> f64 {
+pub fn term_of_normalized_distance(soft: &SoftFilter, distance: Option<f64>) -> f64 {
     match distance {
         Some(distance) => soft.weight * apply_curve(soft.curve, distance),
         None => missing_value_term(soft),

@@ -72,7 +72,7 @@ pub struct Session {
     /// Number of big parties in the session; the game defines "big".
     pub big_party_count: Option<i32>,
     /// Seats offered to other players, before reservations are subtracted.
-    pub join_seats: u16,
+    pub offered_seats: u16,
     /// Position; `None` if unknown.
     pub locality: Option<Locality>,
     /// Custom attributes of the game, sorted by name, without duplicates.
@@ -81,7 +81,7 @@ pub struct Session {
     /// fits an allocator size class exactly.
     pub region_latencies: Box<[RegionLatency]>,
     /// Kind of caller that sent the values.
-    pub origin: ValueOrigin,
+    pub value_origin: ValueOrigin,
     /// Wishes, and round trips to beacons. Boxed: most sessions have none.
     pub details: Option<Box<SessionDetails>>,
 }

@@ -33,7 +33,7 @@ pub struct TeamSplit {
 }
 
 /// Best split of `parties` into the spec's teams: parties whole, every team full and its roles filled. Two parties with
-/// `apart(i, j)` are in different teams. Exact while no team is larger than `exact_up_to_size` and there are at most
+/// `apart(i, j)` are in different teams. Exact while no team is larger than `exact_up_to_team_size` and there are at most
 /// ten million splits, as for four teams of four.
 ///
 /// `None` without a valid split: if the number of players differs from the size of the match, or exceeds
@@ -47,7 +47,7 @@ pub fn split_into_teams(
     parties: &[TeamParty<'_>],
     apart: &dyn Fn(usize, usize) -> bool,
 ) -> Option<TeamSplit> {
-    let exact = spec.largest_team_size() <= spec.exact_up_to_size;
+    let exact = spec.largest_team_size() <= spec.exact_up_to_team_size;
     solve_split(spec, parties, parties.len(), apart, |problem| search_split(problem, exact))
 }
 
@@ -68,7 +68,7 @@ pub fn split_with_bots(
     let with_bots: Vec<TeamParty<'_>> = parties.iter().copied().chain(std::iter::repeat_n(bot, bot_count)).collect();
     let is_alone = parties.len() < spec.team_sizes.len();
     let first_bot = if is_alone { with_bots.len() } else { parties.len() };
-    let exact = spec.largest_team_size() <= spec.exact_up_to_size;
+    let exact = spec.largest_team_size() <= spec.exact_up_to_team_size;
     let apart = |one: usize, other: usize| one.max(other) < parties.len() && (is_alone || apart(one, other));
     let mut split = solve_split(spec, &with_bots, first_bot, &apart, |problem| search_split(problem, exact))?;
     split.teams.iter_mut().for_each(|team| team.retain(|(party, _)| *party < parties.len()));

@@ -92,7 +92,7 @@ pub struct WishStep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
     /// Name of the attribute, or [`LATENCY_WISH`].
-    pub attribute: Box<str>,
+    pub subject_name: Box<str>,
     /// Also accepts a side whose value is unknown.
     pub accepts_missing: bool,
     steps: Box<[WishStep]>,
@@ -114,7 +114,7 @@ impl Wish {
         };
         match (0..steps.len().max(1)).find(|&index| steps.is_empty() || !is_valid(index)) {
             Some(invalid) => Err(invalid),
-            None => Ok(Self { attribute: attribute.into(), accepts_missing, steps: steps.into() }),
+            None => Ok(Self { subject_name: attribute.into(), accepts_missing, steps: steps.into() }),
         }
     }
 

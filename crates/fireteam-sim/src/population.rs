@@ -243,7 +243,7 @@ pub(crate) const UNKNOWN_SKILL: Skill = Skill {
     match_count: 0,
     last_match_at: None,
     streak: 0,
-    active_periods: 0,
+    last_match_active_period: 0,
 };
 
 /// Rating points per Elo point: 1/400 of the difference that gives odds of ten to one between two players with certain

@@ -24,7 +24,7 @@ use fireteam_domain::queue::avoidance::{PastMatches, PlayedPair};
 use fireteam_domain::queue::gate::{GateCounts, LastPass};
 use fireteam_domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
-use fireteam_domain::rating::MatchActivity;
+use fireteam_domain::rating::AllUsersMatchActivity;
 use fireteam_domain::rating::leaderboard::Leaderboard;
 use fireteam_domain::ruleset::queue::{QualitySpec, QueueSpec, RegionUse};
 use fireteam_domain::ruleset::teams::TeamsSpec;
@@ -63,7 +63,7 @@ pub struct SimWorld<'a> {
     past_matches_cache: Option<PastMatches>,
     connected_players: u32,
     /// Match activity of the set since the world began, for a decay that depends on it.
-    set_activity: MatchActivity,
+    set_activity: AllUsersMatchActivity,
     ticket_count: u64,
     proposal_count: u64,
     runner_state: SimRunnerState,
@@ -144,7 +144,7 @@ impl<'a> SimWorld<'a> {
             past_matches: VecDeque::new(),
             past_matches_cache: None,
             connected_players: 0,
-            set_activity: MatchActivity::default(),
+            set_activity: AllUsersMatchActivity::default(),
             ticket_count: 0,
             proposal_count: 0,
             runner_state: SimRunnerState::default(),

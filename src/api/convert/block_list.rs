@@ -20,7 +20,7 @@ impl RequestReader {
         field_checks::check_text_len(&wire.user_id, "user_id", &mut problems);
         let max = limit::BLOCKED_USERS_PER_LIST_MAX;
         let change = BlockListChange {
-            replace: wire.replace,
+            clear_first: wire.replace,
             add: field_checks::checked_user_keys_from_ids(&wire.add_user_ids, max, "add_user_ids", &mut problems),
             remove: field_checks::checked_user_keys_from_ids(
                 &wire.remove_user_ids,

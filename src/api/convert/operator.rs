@@ -115,7 +115,7 @@ pub(crate) fn explain_search_response(
     let miss = |near: &NearMiss| pb::NearMiss {
         advertisement_id: near.advertisement_id.to_string(),
         rule: near.first_refusal.rule_name(ruleset).into_owned(),
-        failed_rules: near.refusal_count.into(),
+        failed_rules: near.failed_rule_count.into(),
         measured: near.measured_and_limit.map(|(measured, _)| measured),
         limit: near.measured_and_limit.map(|(_, limit)| limit),
         round_trip: near.round_trip.map(explained_round_trip),
@@ -138,7 +138,7 @@ pub(crate) fn explain_search_response(
         limits: limits.map(limit).collect(),
         candidates: explanation.candidate_count,
         compatible: explanation.compatible_count,
-        refusals: explanation.refusal_counts.iter().map(count).collect(),
+        refusals: explanation.first_refusal_counts.iter().map(count).collect(),
         near_misses: explanation.near_misses.iter().map(miss).collect(),
         matches_now: explanation.compatible_count > 0,
         blocking_rule: rule_name(explanation.most_frequent_refusal_if_none_compatible()),
@@ -208,15 +208,16 @@ fn near_miss(ruleset: &Ruleset, near: &NearMissTicket) -> pb::NearMiss {
         failed_rules: near.failed_rule_count.into(),
         measured: near.margin.map(|margin| margin.measured),
         limit: near.margin.map(|margin| margin.limit),
-        round_trip: near.round_trip.map(|ExplainedEstimate { estimate, prediction }| pb::ExplainedRoundTrip {
-            prediction: prediction.map(prediction_terms),
-            ..explained_estimate(estimate)
+        round_trip: near.round_trip.map(|ExplainedEstimate { estimate, prediction_terms: prediction }| {
+            pb::ExplainedRoundTrip { prediction: prediction.map(prediction_terms), ..explained_estimate(estimate) }
         }),
         ..pb::NearMiss::default()
     }
 }
 
-fn explained_round_trip(ExplainedRoundTrip { round_trip, prediction }: ExplainedRoundTrip) -> pb::ExplainedRoundTrip {
+fn explained_round_trip(
+    ExplainedRoundTrip { round_trip, prediction_terms: prediction }: ExplainedRoundTrip,
+) -> pb::ExplainedRoundTrip {
     let interval = match round_trip {
         RoundTripWithSource::Predicted(predicted) => Some((predicted.low_ms, predicted.high_ms)),
         RoundTripWithSource::Measured(_) | RoundTripWithSource::ByRegion(_) | RoundTripWithSource::ByDistance(_) => {
@@ -241,11 +242,11 @@ fn prediction_terms(terms: PredictionTerms) -> pb::PredictionTerms {
         beacon_part_ms,
         near_distance_ms: near.distance_ms,
         near_access_ms: near.access_ms,
-        near_ms: near.bounded_ms,
+        near_ms: near.clipped_sum_ms,
         far_distance_ms: far.distance_ms,
         far_route_ms: far.route_ms,
         far_detour_ms: far.detour_ms,
-        far_ms: far.bounded_ms,
+        far_ms: far.clipped_sum_ms,
     }
 }
 

@@ -324,7 +324,7 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
         assignment: found_match.stage.assignment_in_play().map(|assignment| match_assignment(assignment, &view)),
         end_reason: match_end_reason(found_match.stage.end_reason()).into(),
         service_configuration_hash: found_match.ruleset_hash.0,
-        chosen: hosting::chosen_values(&found_match.chosen),
+        chosen: hosting::chosen_values(&found_match.chosen_values),
         bots_by_team: found_match.bots_by_team.iter().map(|count| (*count).into()).collect(),
         worst_round_trip_ms: found_match.worst_pair.and_then(|pair| pair.estimate).map(disclosed_bound_ms),
         players: view

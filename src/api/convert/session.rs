@@ -125,7 +125,7 @@ pub(super) fn session_from_proto(
         nat_type: non_negative(wire.nat_type, "nat_type", problems),
         game_in_progress: wire.game_in_progress,
         big_party_count: non_negative(wire.big_party_count, "big_party_count", problems),
-        join_seats: u16::try_from(seats).unwrap_or(0),
+        offered_seats: u16::try_from(seats).unwrap_or(0),
         locality: wire.locality_info.and_then(|wire| locality(wire, problems)),
         attributes: attributes(wire.attributes, format_args!("{SESSION_COMPOSITION_FIELD}.attributes"), problems),
         region_latencies: region_latencies(wire.region_latencies, problems),
@@ -134,7 +134,7 @@ pub(super) fn session_from_proto(
             format_args!("{SESSION_COMPOSITION_FIELD}.wishes"),
             problems,
         ),
-        origin,
+        value_origin: origin,
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn session_details_from_wishes(
     for (index, wire) in wire.into_iter().enumerate() {
         let path = format_args!("{path}[{index}]");
         field_checks::check_required_text(&wire.attribute, format_args!("{path}.attribute"), problems);
-        if wishes.iter().any(|known| *known.attribute == *wire.attribute) {
+        if wishes.iter().any(|known| *known.subject_name == *wire.attribute) {
             problems.add(format_args!("{path}.attribute"), "is listed twice; give one wish for each attribute");
         }
         wishes.extend(wish(wire, path, problems));
@@ -109,7 +109,7 @@ pub(super) fn wishes_to_proto(wishes: &[Wish]) -> Vec<pb::Wish> {
     };
     let relaxation = |step: &WishStep| pb::WishRelaxation { after_ms: step.start_ms, accepted: Some(accepted(step)) };
     let convert = |wish: &Wish| pb::Wish {
-        attribute: wish.attribute.to_string(),
+        attribute: wish.subject_name.to_string(),
         accepted: wish.steps().first().map(accepted),
         relaxations: wish.steps().iter().skip(1).map(relaxation).collect(),
         accept_missing: wish.accepts_missing,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::cli::backtest::match_rows::{RejectedMatchRow, ReplayMatch};
 use crate::cli::backtest::prediction_tally::ScoredPrediction;
-use crate::domain::rating::{MatchActivity, Side, Skill};
+use crate::domain::rating::{AllUsersMatchActivity, Side, Skill};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 
@@ -23,7 +23,7 @@ pub(super) struct RatingReplay {
     /// Number of matches older than one before them. They are rated in the order of the file.
     pub(super) out_of_order_matches: u64,
     /// Match activity so far.
-    pub(super) set_activity: MatchActivity,
+    pub(super) set_activity: AllUsersMatchActivity,
     /// Line of each match.
     line_by_match_id: HashMap<String, u64>,
 }
@@ -36,7 +36,7 @@ impl RatingReplay {
             predictions: Vec::new(),
             latest_match_at: UnixMs(0),
             out_of_order_matches: 0,
-            set_activity: MatchActivity::default(),
+            set_activity: AllUsersMatchActivity::default(),
             line_by_match_id: HashMap::new(),
         }
     }
@@ -79,7 +79,8 @@ impl RatingReplay {
             .rate_match_with_activity(&sides, played_at, self.set_activity)
             .map_err(|error| reject(error.to_string()))?;
 
-        self.set_activity = after.iter().flatten().fold(self.set_activity, MatchActivity::including_last_match_of);
+        self.set_activity =
+            after.iter().flatten().fold(self.set_activity, AllUsersMatchActivity::including_last_match_of);
         let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
         self.predictions.push(ScoredPrediction::from_result(
             &probabilities,

@@ -47,7 +47,7 @@ impl AdvertRecord {
     /// Seats that no reservation holds.
     pub(crate) fn open_seats(&self) -> u16 {
         let taken: u32 = self.unended_reservations().map(|reservation| u32::from(reservation.seats)).sum();
-        self.advertisement.session.join_seats.saturating_sub(u16::try_from(taken).unwrap_or(u16::MAX))
+        self.advertisement.session.offered_seats.saturating_sub(u16::try_from(taken).unwrap_or(u16::MAX))
     }
 
     /// Reservations that hold seats, including expired holds that the sweep has not ended yet.

@@ -60,7 +60,7 @@ pub(crate) fn advert_owner_from_memory(
     let settings = &common.settings;
     let clients =
         common.current_or_cached_ruleset(advertisement.set_id, None).map_or(1, |ruleset| ruleset.clients_per_account);
-    let limit = match advertisement.session.origin {
+    let limit = match advertisement.session.value_origin {
         ValueOrigin::Client => AdvertLimitPolicy::Replace {
             limit: limit_per_client_and_account(settings.max_advertisements_per_client, clients),
             tombstone_until: settings.tombstone_until(now),

@@ -81,7 +81,12 @@ pub(crate) struct PartyPredictor {
 impl PartyPredictor {
     /// The predictor as filters and scores use it.
     pub(crate) fn as_search_predictor(&self) -> RoundTripPredictor<'_> {
-        RoundTripPredictor { fleet: &self.fleet, own: &self.own, now: self.now, precision: PairPrecision::Search }
+        RoundTripPredictor {
+            fleet: &self.fleet,
+            own_vector: &self.own,
+            now: self.now,
+            precision: PairPrecision::Search,
+        }
     }
 }
 

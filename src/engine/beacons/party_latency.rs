@@ -9,7 +9,7 @@ use crate::auth::token::{BeaconRoundTrip, LatencyClaim};
 use crate::domain::id::UserKey;
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::locality::Locality;
-use crate::domain::queue::seat_vectors::{SeatBeaconVectors, TicketSeat};
+use crate::domain::queue::seat_vectors::{SeatBeaconVectors, SeatIndex};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::probing::{LatencyEstimatePolicy, LatencyTrust};
 use crate::domain::session::Session;
@@ -39,7 +39,7 @@ pub(crate) fn apply_latency_tokens(
     tokens: &LatencyTokens,
     now: UnixMs,
 ) -> AppliedLatencyTokens {
-    let trust = ruleset.probing.trust;
+    let trust = ruleset.probing.region_latency_trust;
     if tokens.is_empty() && trust == LatencyTrust::Claimed {
         return AppliedLatencyTokens::default();
     }
@@ -53,7 +53,7 @@ pub(crate) fn apply_latency_tokens(
         trust,
         now,
     ));
-    let predicts = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
+    let predicts = ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1;
     let floors = if predicts {
         PartyBeaconFloors::new(&party.longest_by_beacon, trust, now)
     } else {
@@ -152,7 +152,7 @@ pub(crate) fn published_player_vectors(
     place_and_center: Option<(Locality, Locality)>,
     now: UnixMs,
 ) -> SeatBeaconVectors {
-    if tokens.is_empty() || ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
+    if tokens.is_empty() || ruleset.probing.latency_estimate_policy != LatencyEstimatePolicy::PredictedV1 {
         return SeatBeaconVectors::default();
     }
     let caller_index = || players.iter().position(|user| Some(*user) == caller.user).unwrap_or(0);
@@ -161,9 +161,9 @@ pub(crate) fn published_player_vectors(
         by_player.entry(index.unwrap_or_else(caller_index)).or_default().add_member(&entries);
     }
     SeatBeaconVectors::new(by_player.into_iter().filter_map(|(index, player)| {
-        let floors = PartyBeaconFloors::new(&player.longest_by_beacon, ruleset.probing.trust, now);
+        let floors = PartyBeaconFloors::new(&player.longest_by_beacon, ruleset.probing.region_latency_trust, now);
         Some((
-            TicketSeat(u8::try_from(index).ok()?),
+            SeatIndex(u8::try_from(index).ok()?),
             floors.to_published_vector(&common.beacons, place_and_center, now)?,
         ))
     }))
@@ -178,11 +178,11 @@ pub(crate) fn published_caller_vector(
     token: &[u8],
     now: UnixMs,
 ) -> Option<PublishedVector> {
-    if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
+    if ruleset.probing.latency_estimate_policy != LatencyEstimatePolicy::PredictedV1 {
         return None;
     }
     let entries = own_round_trips(common, caller, token, now)?;
-    PartyBeaconFloors::new(&entries, ruleset.probing.trust, now).to_published_vector(
+    PartyBeaconFloors::new(&entries, ruleset.probing.region_latency_trust, now).to_published_vector(
         &common.beacons,
         common.place_and_cell_center_of(caller),
         now,

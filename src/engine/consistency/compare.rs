@@ -154,7 +154,7 @@ mod tests {
             publisher: None,
             advertised_since: UnixMs(10),
             ruleset_hash: RulesetHash(3),
-            session: Session { join_seats: 4, ..Session::default() },
+            session: Session { offered_seats: 4, ..Session::default() },
             ttl_ms: None,
             allowed_ranges: Box::default(),
             connect_data: b"here".as_slice().into(),

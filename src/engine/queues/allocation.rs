@@ -108,9 +108,11 @@ impl<'a> HostFinder<'a> {
                 id: server.advertisement.id,
                 session: &server.advertisement.session,
                 open_seats: server.open_seats,
-                prediction: vector.as_ref().map(TicketBeaconVector::prediction_input),
+                prediction_end: vector.as_ref().map(TicketBeaconVector::prediction_input),
                 score: server.score,
-                is_silent: server.last_beat_at_without_stream.is_some_and(|at| confirm_ms < self.now.ms_since(at)),
+                is_heartbeat_overdue: server
+                    .last_beat_at_without_stream
+                    .is_some_and(|at| confirm_ms < self.now.ms_since(at)),
             })
             .collect();
         let vectors: Vec<Option<TicketBeaconVector>> =
@@ -120,18 +122,18 @@ impl<'a> HostFinder<'a> {
             .iter()
             .zip(&vectors)
             .map(|(ticket, vector)| EstimateEnd {
-                endpoint: LatencyEndpoint {
+                locality_and_region_latencies: LatencyEndpoint {
                     locality: ticket.session.locality,
                     region_latencies: &ticket.session.region_latencies,
                 },
-                prediction: vector.as_ref().map(TicketBeaconVector::prediction_input),
+                prediction_end: vector.as_ref().map(TicketBeaconVector::prediction_input),
             })
             .collect();
         let to_place = MatchToPlace {
             id: self.match_.id,
             region: self.region(),
             parties: &parties,
-            unconfirmed_servers: &self.match_.unconfirmed_servers,
+            unconfirmed_servers: &self.match_.servers_that_did_not_confirm,
         };
         rank_servers(self.ruleset, &to_place, &candidates)
     }
@@ -195,7 +197,7 @@ impl<'a> HostFinder<'a> {
 
 /// Whether only allocators place the match: it is not a backfill, and its ruleset offers each match.
 pub(crate) fn is_placed_only_by_allocators(match_: &Match, ruleset: &Ruleset) -> bool {
-    match_.backfilled_session.is_none() && ruleset.hosting.allocation.mode == MatchesOfferedToAllocators::Always
+    match_.backfilled_session.is_none() && ruleset.hosting.allocator_offers.mode == MatchesOfferedToAllocators::Always
 }
 
 /// Region that all parties have in common, if the ruleset partitions its queue by it.
@@ -227,7 +229,7 @@ impl MatchSession {
         let is_shared_by_all = |(name, value): &&(Box<str>, AttributeValue)| {
             tickets.iter().all(|ticket| {
                 ticket.session.stated_attribute_value(name) == Some(value)
-                    && ruleset.trusts_attribute_from_origin(name, ticket.session.origin)
+                    && ruleset.trusts_attribute_from_origin(name, ticket.session.value_origin)
             })
         };
         let session = Session {
@@ -237,7 +239,7 @@ impl MatchSession {
             locality: Locality::midpoint(tickets.iter().filter_map(|ticket| ticket.session.locality)),
             region_latencies: mean_round_trips(tickets, match_.region.as_deref()),
             attributes: first_attributes.iter().filter(is_shared_by_all).cloned().collect(),
-            origin: ValueOrigin::GameServer,
+            value_origin: ValueOrigin::GameServer,
             ..Session::default()
         };
         let attribute_values =
@@ -272,7 +274,7 @@ fn players_with_trusted_attributes(ruleset: &Ruleset, tickets: &[Arc<Ticket>], u
         return Vec::new();
     }
     let trusted = |ticket: &Arc<Ticket>| -> Vec<Player> {
-        let is_trusted = |name: &str| ruleset.trusts_attribute_from_origin(name, ticket.session.origin);
+        let is_trusted = |name: &str| ruleset.trusts_attribute_from_origin(name, ticket.session.value_origin);
         let present = ticket.session.players.iter().filter(|player| users.binary_search(&player.user).is_ok());
         let with_trusted = |player: &Player| {
             let mut details = player.details.clone();

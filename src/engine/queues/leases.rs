@@ -268,7 +268,7 @@ impl Leases {
         }
         let predicts = |set_id: SetId| {
             let ruleset = common.rulesets.ruleset_in_force(set_id);
-            ruleset.is_some_and(|ruleset| ruleset.probing.source == LatencyEstimatePolicy::PredictedV1)
+            ruleset.is_some_and(|ruleset| ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1)
         };
         self.shared.queue_wakeups.lock().wake_sets(predicts);
     }

@@ -31,7 +31,7 @@ impl MatchRoundTrips {
     pub(crate) fn of_ruleset(common: &Common, ruleset: &Ruleset, now: UnixMs) -> Option<Self> {
         let predictions = VectorCompleter::of_ruleset(common, ruleset, now);
         let model = ruleset.latency_model;
-        (ruleset.probing.source == LatencyEstimatePolicy::PredictedV1).then(|| Self {
+        (ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1).then(|| Self {
             model,
             vector_completer: predictions,
             vectors: RefCell::default(),
@@ -78,5 +78,8 @@ fn round_trip_endpoint<'a>(
 ) -> Option<EstimateEnd<'a>> {
     let Session { locality, region_latencies, .. } = &cache.ticket(id)?.ticket.session;
     let endpoint = LatencyEndpoint { locality: *locality, region_latencies };
-    Some(EstimateEnd { endpoint, prediction: vector.map(TicketBeaconVector::prediction_input) })
+    Some(EstimateEnd {
+        locality_and_region_latencies: endpoint,
+        prediction_end: vector.map(TicketBeaconVector::prediction_input),
+    })
 }

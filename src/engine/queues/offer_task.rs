@@ -143,7 +143,7 @@ impl OfferTask {
             else {
                 return None;
             };
-            let is_offered = match ruleset.hosting.allocation.mode {
+            let is_offered = match ruleset.hosting.allocator_offers.mode {
                 MatchesOfferedToAllocators::Never => false,
                 MatchesOfferedToAllocators::Always => true,
                 MatchesOfferedToAllocators::Fallback => {
@@ -180,12 +180,12 @@ impl OfferTask {
                 return None;
             }
         };
-        let is_fallback = ruleset.hosting.allocation.mode == MatchesOfferedToAllocators::Fallback;
+        let is_fallback = ruleset.hosting.allocator_offers.mode == MatchesOfferedToAllocators::Fallback;
         if is_fallback && finder.has_advertised_server() {
             return None;
         }
         let deadline = placing_deadline(match_)?;
-        let answer_by = now.plus_ms(ruleset.hosting.allocation.offer_ms.into()).min(deadline);
+        let answer_by = now.plus_ms(ruleset.hosting.allocator_offers.offer_ms.into()).min(deadline);
         let number = known.number.checked_add(1)?;
         let subjects = self.shared.allocators.lock().open_offer(allocator, match_.id, number, answer_by)?;
         let advertisement_id = AdvertisementId::from_bytes(self.shared.common.clock.random_bytes());

@@ -82,7 +82,7 @@ pub(crate) fn open_sessions(
             blocked_users: session.users_blocked_by_players,
             advertisement: session.advertisement,
             attribute_values: session.attribute_values,
-            promised: guests.promised_values.into(),
+            promised_values: guests.promised_values.into(),
             expires_at: session.expires_at,
             open_seats: session.open_seats.saturating_sub(guests.unreserved_seats),
         }
@@ -160,7 +160,8 @@ fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoleReader<'_>, sessio
         let parties = joining_parties_of_match(cache, roles, backfill, &listed);
         if !parties.is_empty() {
             let values = &session.attribute_values;
-            let chosen = backfill.chosen.iter().filter(|chosen| lists_chosen_value(roles.ruleset, values, chosen));
+            let chosen =
+                backfill.chosen_values.iter().filter(|chosen| lists_chosen_value(roles.ruleset, values, chosen));
             let is_new =
                 |chosen: &ChosenValue| guests.promised_values.iter().all(|it| it.attribute != chosen.attribute);
             let new: Vec<ChosenValue> = chosen.filter(|chosen| is_new(chosen)).cloned().collect();

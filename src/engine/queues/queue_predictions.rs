@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::latency::beacon_fleet::BeaconFleet;
-use crate::domain::queue::seat_vectors::{SeatBeaconVectors, TicketSeat};
+use crate::domain::queue::seat_vectors::{SeatBeaconVectors, SeatIndex};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::queue::ticket_vector::TicketBeaconVector;
 use crate::domain::ruleset::Ruleset;
@@ -23,10 +23,10 @@ pub(crate) struct VectorCompleter {
 impl VectorCompleter {
     /// Predictions of a ruleset at `now`; `None` if it predicts no round trips, or there are too few beacons.
     pub(crate) fn of_ruleset(common: &Common, ruleset: &Ruleset, now: UnixMs) -> Option<Self> {
-        if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
+        if ruleset.probing.latency_estimate_policy != LatencyEstimatePolicy::PredictedV1 {
             return None;
         }
-        Some(Self { fleet: common.beacons.fleet(now)?, trust: ruleset.probing.trust, now })
+        Some(Self { fleet: common.beacons.fleet(now)?, trust: ruleset.probing.region_latency_trust, now })
     }
 
     /// Fleet.
@@ -46,7 +46,7 @@ impl VectorCompleter {
     /// Vector of a published session, as of a ticket with this vector alone.
     pub(crate) fn complete_session_vector(&self, session: &Session) -> Option<TicketBeaconVector> {
         let vector = session.published_beacon_vector()?.clone();
-        let alone = SeatBeaconVectors::new([(TicketSeat(0), vector)]);
+        let alone = SeatBeaconVectors::new([(SeatIndex(0), vector)]);
         TicketBeaconVector::new(&self.fleet, &alone, session.locality, self.trust, self.now)
     }
 

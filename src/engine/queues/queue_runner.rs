@@ -419,7 +419,7 @@ impl QueueRunner {
                 quality: proposal.quality,
                 region: proposal.region,
                 backfilled_session: proposal.backfilled_session,
-                chosen: proposal.chosen,
+                chosen_values: proposal.chosen,
                 bots_by_team: proposal.bots_by_team,
                 worst_pair,
             };

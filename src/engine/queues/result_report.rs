@@ -95,7 +95,7 @@ pub(crate) fn with_leavers_duration_and_forecast(
         ruleset_hash: match_.ruleset_hash,
         sides,
         left_early,
-        left_by_call,
+        always_rated_leavers: left_by_call,
         disputing_users: Vec::new(),
         started_at,
         duration_ms,
@@ -131,7 +131,7 @@ fn forecast_at_match_start(
     let skills: Vec<Vec<Skill>> = rating.map_or_else(Vec::new, |rating| {
         let ratings = shared.ratings.lock();
         let skill = |user: &UserKey| {
-            let current = match match_.erased_skill(*user, rating.key) {
+            let current = match match_.kept_skill_of_erased_user(*user, rating.key) {
                 Some(skill) => rating.spec.skill_at_with_activity(
                     skill,
                     started_at,

@@ -154,7 +154,8 @@ impl PreparedTicketCache {
             }
             None => vec![false; tickets.len()],
         };
-        let flags = flags_of(&queue.satisfaction).into_iter().zip(flags_of(&ruleset.satisfaction));
+        let flags =
+            flags_of(&queue.frustrated_player_window).into_iter().zip(flags_of(&ruleset.frustrated_player_limits));
         let block_lists = queue.avoids_blocked_users().then(|| shared.common.block_lists.read());
         let list_changes = block_lists.as_ref().map_or(0, |lists| lists.change_count());
         let lists_have_changed = std::mem::replace(&mut self.block_list_changes, list_changes) != list_changes;

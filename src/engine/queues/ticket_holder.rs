@@ -35,7 +35,7 @@ impl TicketTokenHolder {
         match self.user {
             Some(own) if own == user => true,
             _ if self.is_seat_token => false,
-            Some(_) => ticket.self_answering.binary_search(&user).is_err(),
+            Some(_) => ticket.self_answering_users.binary_search(&user).is_err(),
             None => true,
         }
     }

@@ -18,7 +18,7 @@ impl RatingCache {
             let newcomer = spec.initial_skill();
             return view_of_skill(spec, newcomer, newcomer);
         };
-        let rank = self.leaderboard(rating).index_of(&leaderboard_entry(&row, spec.z));
+        let rank = self.leaderboard(rating).index_of(&leaderboard_entry(&row, spec.leaderboard_z));
         let stored = row.skill();
         let view = view_of_skill(
             spec,
@@ -33,7 +33,7 @@ impl RatingCache {
         let KeyedRatingSpec { key, spec } = rating;
         let own_entry = match query.range {
             LeaderboardRange::AroundUser(user, _) => {
-                self.rating_row(*key, user).map(|row| leaderboard_entry(row, spec.z))
+                self.rating_row(*key, user).map(|row| leaderboard_entry(row, spec.leaderboard_z))
             }
             LeaderboardRange::FromIndex(_) | LeaderboardRange::AfterEntry(_) => None,
         };

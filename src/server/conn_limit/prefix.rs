@@ -22,7 +22,7 @@ const IPV4_NETWORK_BITS: u32 = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClientPrefix {
     size: PrefixSize,
-    network: IpAddr,
+    first_address: IpAddr,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,22 +50,22 @@ impl ClientPrefix {
     pub(super) fn host(address: IpAddr) -> Self {
         let network = match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
-            IpAddr::V6(address) => first_of_ipv6(address, IPV6_HOST_BITS),
+            IpAddr::V6(address) => mask_ipv6(address, IPV6_HOST_BITS),
         };
-        Self { size: PrefixSize::Host, network }
+        Self { size: PrefixSize::Host, first_address: network }
     }
 
     /// All prefixes of an address, the narrowest first.
     pub(super) fn all_of(address: IpAddr) -> [Option<Self>; 3] {
-        let wider = |size, network| Some(Self { size, network });
+        let wider = |size, network| Some(Self { size, first_address: network });
         let [site, network] = match address.to_canonical() {
             IpAddr::V4(address) => {
                 let first = Ipv4Addr::from_bits(address.to_bits() & u32::MAX << (32 - IPV4_NETWORK_BITS));
                 [None, wider(PrefixSize::Network, first.into())]
             }
             IpAddr::V6(address) => [
-                wider(PrefixSize::Site, first_of_ipv6(address, IPV6_SITE_BITS)),
-                wider(PrefixSize::Network, first_of_ipv6(address, IPV6_NETWORK_BITS)),
+                wider(PrefixSize::Site, mask_ipv6(address, IPV6_SITE_BITS)),
+                wider(PrefixSize::Network, mask_ipv6(address, IPV6_NETWORK_BITS)),
             ],
         };
         [Some(Self::host(address)), site, network]
@@ -74,7 +74,7 @@ impl ClientPrefix {
     /// Limit of open connections.
     pub(super) fn connections_max(self, limits: &ConnectionLimits) -> u32 {
         match self.size {
-            PrefixSize::Host => limits.per_prefix,
+            PrefixSize::Host => limits.per_host,
             PrefixSize::Site => limits.per_site,
             PrefixSize::Network => limits.per_network,
         }
@@ -97,7 +97,7 @@ impl ClientPrefix {
     }
 }
 
-fn first_of_ipv6(address: Ipv6Addr, bits: u32) -> IpAddr {
+fn mask_ipv6(address: Ipv6Addr, bits: u32) -> IpAddr {
     Ipv6Addr::from_bits(address.to_bits() & u128::MAX << (128 - bits)).into()
 }
 
@@ -105,14 +105,14 @@ impl PrefixState {
     /// State of a prefix without connections.
     pub(super) fn new(prefix: ClientPrefix, limits: &ConnectionLimits, now: Instant) -> Self {
         let interval = match prefix.size {
-            PrefixSize::Host => limits.connect_interval,
+            PrefixSize::Host => limits.host_connect_interval,
             PrefixSize::Site | PrefixSize::Network => limits.network_connect_interval,
         };
         let connect_rate = Rate { burst: prefix.connections_max(limits), interval };
         Self {
             open_connections: 0,
             connect_bucket: TokenBucket::new(connect_rate, now),
-            prefix_frame_bucket: Arc::new(Mutex::new(TokenBucket::new(limits.control_frame_rate, now))),
+            prefix_frame_bucket: Arc::new(Mutex::new(TokenBucket::new(limits.control_frame_rate_per_host, now))),
         }
     }
 

@@ -9,14 +9,14 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIMITS: ConnectionLimits = ConnectionLimits {
     untrusted_total: 9,
     trusted_total: 9,
-    per_prefix: 3,
+    per_host: 3,
     per_site: 1_000,
     per_network: 1_000,
     per_trusted_peer: 3,
-    connect_interval: SECOND,
+    host_connect_interval: SECOND,
     network_connect_interval: SECOND,
-    unidentified_age_max: SECOND,
-    control_frame_rate: Rate { burst: 10, interval: SECOND },
+    crowded_unidentified_age_max: SECOND,
+    control_frame_rate_per_host: Rate { burst: 10, interval: SECOND },
 };
 
 fn limiter(limits: ConnectionLimits) -> (Arc<ConnectionLimiter>, Instant) {
@@ -30,14 +30,14 @@ fn acquire(
     now: Instant,
 ) -> Result<ConnectionPermit, ConnectionRejection> {
     let address = text.parse().unwrap();
-    let trust = if is_loopback_address(address) { PeerTrust::TrustedPeer } else { PeerTrust::Untrusted };
+    let trust = if is_localhost_address(address) { PeerTrust::TrustedPeer } else { PeerTrust::Untrusted };
     limiter.acquire(address, trust, now)
 }
 
 /// Places that are taken, and closed connections that have not ended.
 fn counts_of(limiter: &ConnectionLimiter) -> (usize, usize) {
     let counts = limiter.counts.lock().unwrap();
-    (counts.taken, counts.closing.len())
+    (counts.untrusted_places, counts.closing_reasons.len())
 }
 
 fn identify(permit: &ConnectionPermit) {
@@ -48,7 +48,7 @@ fn identify(permit: &ConnectionPermit) {
 /// their own.
 #[test]
 fn connection_limit_per_prefix_leaves_room_for_other_prefixes() {
-    let (limiter, mut now) = limiter(ConnectionLimits { untrusted_total: 4, per_prefix: 2, ..LIMITS });
+    let (limiter, mut now) = limiter(ConnectionLimits { untrusted_total: 4, per_host: 2, ..LIMITS });
     let mut acquire = |text: &str| {
         now += 10 * SECOND;
         acquire(&limiter, text, now).inspect(identify)
@@ -68,7 +68,10 @@ fn connection_limit_per_prefix_leaves_room_for_other_prefixes() {
     permits.clear();
     drop(trusted);
     let mut counts = limiter.counts.lock().unwrap();
-    assert_eq!((counts.taken, counts.trusted, counts.unidentified.len(), counts.closing.len()), (0, 0, 0, 0));
+    assert_eq!(
+        (counts.untrusted_places, counts.trusted, counts.unidentified.len(), counts.closing_reasons.len()),
+        (0, 0, 0, 0)
+    );
     counts.prune(now + 60 * SECOND);
     assert_eq!(counts.prefixes.len(), 0);
 }
@@ -143,10 +146,10 @@ fn networks_are_limited_together() {
 fn flood_of_65_536_ipv6_networks_leaves_places_to_others() {
     let limits = ConnectionLimits {
         untrusted_total: 10_000,
-        per_prefix: 64,
+        per_host: 64,
         per_site: 256,
         per_network: 2_048,
-        connect_interval: Duration::from_millis(100),
+        host_connect_interval: Duration::from_millis(100),
         network_connect_interval: Duration::from_millis(10),
         ..LIMITS
     };
@@ -172,7 +175,7 @@ fn flood_of_65_536_ipv6_networks_leaves_places_to_others() {
             newcomer = Some(open(&many, 0x2002 << 112 | network << 80).unwrap());
         }
     }
-    assert!(many.counts.lock().unwrap().taken <= 10_000);
+    assert!(many.counts.lock().unwrap().untrusted_places <= 10_000);
     assert!(many.counts.lock().unwrap().prefixes.len() <= 2 * PREFIXES_MAX + 1);
 }
 

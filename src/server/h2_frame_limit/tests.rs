@@ -24,15 +24,15 @@ fn shared_bucket(rate: Rate, now: Instant) -> Arc<Mutex<TokenBucket>> {
 }
 
 /// Limiter of a connection after its preface, whose prefix is practically unlimited.
-fn limiter_after_preface(now: Instant) -> FrameLimiter {
+fn limiter_after_preface(now: Instant) -> ControlFrameLimiter {
     let unlimited = Rate { burst: 1_000_000, interval: Duration::from_nanos(1) };
-    let mut limiter = FrameLimiter::new(RATE, shared_bucket(unlimited, now), now);
+    let mut limiter = ControlFrameLimiter::new(RATE, shared_bucket(unlimited, now), now);
     limiter.record_received(PREFACE, now).unwrap();
     limiter
 }
 
 /// Number of times that `bytes` are accepted in sequence, at most 1,000.
-fn accepted_count(limiter: &mut FrameLimiter, bytes: &[u8], now: Instant) -> usize {
+fn accepted_count(limiter: &mut ControlFrameLimiter, bytes: &[u8], now: Instant) -> usize {
     (0..1_000).take_while(|_| limiter.record_received(bytes, now).is_ok()).count()
 }
 
@@ -110,7 +110,7 @@ fn frame_limit_is_shared_by_connections_of_one_prefix() {
     let now = Instant::now();
     let bucket = shared_bucket(Rate { burst: 15, interval: Duration::from_secs(1) }, now);
     let connection = || {
-        let mut limiter = FrameLimiter::new(RATE, bucket.clone(), now);
+        let mut limiter = ControlFrameLimiter::new(RATE, bucket.clone(), now);
         limiter.record_received(PREFACE, now).unwrap();
         limiter
     };
@@ -129,7 +129,7 @@ fn frame_limit_counts_the_same_for_any_read_sizes() {
     let sent = [PREFACE, &frame(SETTINGS, 6), &frame(FRAME_TYPE_DATA, 300), &frame(WINDOW_UPDATE, 4), &frame(PING, 8)]
         .concat();
     for size in 1..sent.len() + 1 {
-        let mut limiter = FrameLimiter::new(RATE, shared_bucket(RATE, now), now);
+        let mut limiter = ControlFrameLimiter::new(RATE, shared_bucket(RATE, now), now);
         sent.chunks(size).for_each(|chunk| limiter.record_received(chunk, now).unwrap());
         assert_eq!(accepted_count(&mut limiter, &frame(PING, 8), now), 7, "chunks of {size}");
         let response = [
@@ -149,7 +149,7 @@ fn frame_limit_counts_the_same_for_any_read_sizes() {
 fn frame_limit_ignores_connections_that_are_not_http2() {
     for first_bytes in [&b"POST / HTTP/1.1\r\n"[..], b"PRI * HTTP/1.1\r\n", b"\0\0\0\x04\0\0\0\0\0"] {
         let now = Instant::now();
-        let mut limiter = FrameLimiter::new(RATE, shared_bucket(RATE, now), now);
+        let mut limiter = ControlFrameLimiter::new(RATE, shared_bucket(RATE, now), now);
         limiter.record_received(first_bytes, now).unwrap();
         limiter.record_sent(&frame(FRAME_TYPE_HEADERS, 9).repeat(9));
         assert_eq!(accepted_count(&mut limiter, &[0; 99], now), 1_000);

@@ -219,7 +219,7 @@ impl AdvertRows {
         if self.tombstones.get(&advertisement.id).is_some_and(|until| now < *until) {
             return WriteOutcome::Tombstoned;
         }
-        let join_seats = advertisement.session.join_seats;
+        let join_seats = advertisement.session.offered_seats;
         match self.advertisements.get_mut(&advertisement.id) {
             Some(row) => {
                 row.expires_at = expires_at;

@@ -191,7 +191,7 @@ impl<'a> BodyToWrite<'a> {
             attributes: JsonList(&session.attributes, encode_attribute),
             region_latencies: JsonList(&session.region_latencies, |latency| (&latency.region, latency.round_trip_ms)),
             allowed_ranges: JsonList(&[], encode_range),
-            origin: match session.origin {
+            origin: match session.value_origin {
                 ValueOrigin::Client => 0,
                 ValueOrigin::GameServer => 1,
             },
@@ -252,7 +252,7 @@ impl BodyToRead {
             nat_type: self.nat_type,
             game_in_progress: self.game_in_progress,
             big_party_count: self.big_party_count,
-            join_seats: 0,
+            offered_seats: 0,
             locality: self.locality.map(|(x, y, z)| Locality { x, y, z }),
             attributes: self.attributes.into_iter().map(|(name, value)| (name, value.0)).collect(),
             region_latencies: self
@@ -260,7 +260,7 @@ impl BodyToRead {
                 .into_iter()
                 .map(|(region, round_trip_ms)| RegionLatency { region, round_trip_ms })
                 .collect(),
-            origin: match self.origin {
+            value_origin: match self.origin {
                 0 => ValueOrigin::Client,
                 1 => ValueOrigin::GameServer,
                 other => return Err(serde_json::Error::custom(format_args!("unknown origin {other}"))),

@@ -30,7 +30,7 @@ pub(super) fn encode_wish(wish: &Wish) -> WishJson {
         AcceptedValues::Flag(flag) => AcceptedValuesJson::Flag(*flag),
     };
     let steps = wish.steps().iter().map(|step| (step.start_ms, accepted(&step.accepted)));
-    WishJson(wish.attribute.clone(), wish.accepts_missing, steps.collect())
+    WishJson(wish.subject_name.clone(), wish.accepts_missing, steps.collect())
 }
 
 /// Decodes wishes.

@@ -156,7 +156,7 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         backfilled_session: found.backfilled_session.map(|id| HexKey(*id.as_bytes())),
         deadline_ms: None,
         confirm_by_ms: None,
-        unconfirmed_servers: found.unconfirmed_servers.iter().map(|id| HexKey(*id.as_bytes())).collect(),
+        unconfirmed_servers: found.servers_that_did_not_confirm.iter().map(|id| HexKey(*id.as_bytes())).collect(),
         left_players: left_players(found),
         host_lost_at_ms: None,
         started_at_ms: None,
@@ -171,11 +171,11 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         heard_tickets: found.side_reports.heard_tickets.iter().map(|id| HexKey(*id.as_bytes())).collect(),
         report_window_ends_at_ms: found.side_reports.window_ends_at.map(|ends_at| ends_at.0),
         report_outcome: found.side_reports.outcome.and_then(encode_reports_outcome),
-        erased_skills: found.erased_skills.iter().map(encode_kept_skill).collect(),
-        chosen: found.chosen.iter().map(|chosen| (chosen.attribute.clone(), chosen.value.clone())).collect(),
+        erased_skills: found.kept_skills_of_erased_users.iter().map(encode_kept_skill).collect(),
+        chosen: found.chosen_values.iter().map(|chosen| (chosen.attribute.clone(), chosen.value.clone())).collect(),
         bots_by_team: found.bots_by_team.clone(),
         worst_pair: found.worst_pair.map(encode_worst_pair),
-        session_start: found.session_start.as_ref().map(encode_session_start),
+        session_start: found.session_match_start_by_host.as_ref().map(encode_session_start),
     };
     let stage = match &found.stage {
         MatchStage::ReadyCheck { deadline } => {
@@ -212,7 +212,8 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
 }
 
 fn encode_kept_skill(erased: &KeptSkillOfErasedUser) -> KeptSkillBody {
-    let Skill { estimate, volatility, match_count, last_match_at, streak, active_periods } = erased.skill;
+    let Skill { estimate, volatility, match_count, last_match_at, streak, last_match_active_period: active_periods } =
+        erased.skill;
     let PlayerRating { rating, deviation } = estimate;
     let (user, last_match_ms) = (HexKey::from_user_key(erased.user), last_match_at.map(|at| at.0));
     let key = erased.rating_key.to_stored();
@@ -231,12 +232,12 @@ fn decode_kept_skill(body: KeptSkillBody) -> Result<KeptSkillOfErasedUser, serde
             match_count,
             last_match_at: last_match_ms.map(UnixMs),
             streak,
-            active_periods,
+            last_match_active_period: active_periods,
         },
     })
 }
 
-fn encode_worst_pair(WorstPair { parties: [one, other], estimate }: WorstPair) -> WorstPairBody {
+fn encode_worst_pair(WorstPair { party_indices: [one, other], estimate }: WorstPair) -> WorstPairBody {
     let body = |estimate: RoundTripEstimate| {
         let [low_ms, high_ms] = estimate.interval_ms;
         let source = ESTIMATE_SOURCES.iter().zip(0..).find(|(source, _)| **source == estimate.source);
@@ -251,7 +252,7 @@ fn decode_worst_pair((one, other, estimate): WorstPairBody) -> Result<WorstPair,
         let source = source.ok_or_else(|| serde_json::Error::custom(format_args!("unknown source {number}")))?;
         Ok::<_, serde_json::Error>(RoundTripEstimate { round_trip_ms, interval_ms: [low_ms, high_ms], source })
     };
-    Ok(WorstPair { parties: [one, other], estimate: estimate.map(decode).transpose()? })
+    Ok(WorstPair { party_indices: [one, other], estimate: estimate.map(decode).transpose()? })
 }
 
 fn encode_session_start(start: &SessionMatchStartByHost) -> SessionStartBody {
@@ -371,13 +372,17 @@ pub(in crate::store) fn decode_match(
             window_ends_at: body.report_window_ends_at_ms.map(UnixMs),
             outcome: body.report_outcome.map(decode_reports_outcome).transpose()?,
         },
-        erased_skills: body.erased_skills.into_iter().map(decode_kept_skill).collect::<Result<_, _>>()?,
+        kept_skills_of_erased_users: body.erased_skills.into_iter().map(decode_kept_skill).collect::<Result<_, _>>()?,
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
-        chosen: body.chosen.into_iter().map(|(attribute, value)| ChosenValue { attribute, value }).collect(),
+        chosen_values: body.chosen.into_iter().map(|(attribute, value)| ChosenValue { attribute, value }).collect(),
         bots_by_team: body.bots_by_team,
         worst_pair: body.worst_pair.map(decode_worst_pair).transpose()?,
-        session_start: body.session_start.map(decode_session_start),
-        unconfirmed_servers: body.unconfirmed_servers.iter().map(|id| AdvertisementId::from_bytes(id.0)).collect(),
+        session_match_start_by_host: body.session_start.map(decode_session_start),
+        servers_that_did_not_confirm: body
+            .unconfirmed_servers
+            .iter()
+            .map(|id| AdvertisementId::from_bytes(id.0))
+            .collect(),
     })
 }
 

@@ -15,7 +15,7 @@ use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::Ticket;
-use crate::domain::rating::MatchActivity;
+use crate::domain::rating::AllUsersMatchActivity;
 use crate::domain::time::UnixMs;
 use crate::store::queues::consents::{CONSENT_RETENTION_AFTER_EXPIRY_MS, StoredConsent};
 use crate::store::queues::first_scale::FirstRatingScaleOfSet;
@@ -42,7 +42,7 @@ pub(in crate::store) struct QueueRows {
     pub(in crate::store) block_lists: BTreeMap<UserKey, StoredBlockList>,
     pub(in crate::store) ratings: BTreeMap<(UserKey, RatingKey), RatingRow>,
     /// Match activity by rating key, from users whose ratings were not read. Empty if all rows are present.
-    pub(in crate::store) activity_of_other_users: BTreeMap<RatingKey, MatchActivity>,
+    pub(in crate::store) activity_of_other_users: BTreeMap<RatingKey, AllUsersMatchActivity>,
     /// Match results.
     pub(in crate::store) results: HashMap<MatchId, Arc<MatchResult>, BuildIdHasher>,
     /// Rating history entries by slot. If only part of the rows was read: the entries that the batch writes.

@@ -7,7 +7,7 @@ use crate::domain::id::{MatchId, RatingKey, RulesetHash, SetId, TicketId, UserKe
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::ResultReport;
-use crate::domain::queue::seat_vectors::{SeatBeaconVectors, TicketSeat};
+use crate::domain::queue::seat_vectors::{SeatBeaconVectors, SeatIndex};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
@@ -51,7 +51,7 @@ pub enum QueueWrite {
         /// Ticket id.
         ticket_id: TicketId,
         /// Player.
-        seat: TicketSeat,
+        seat: SeatIndex,
         /// Round trips.
         vector: PublishedVector,
     },

@@ -111,7 +111,7 @@ impl RatingRow {
             match_count,
             last_match_at: (match_count > 0).then_some(self.last_match_at),
             streak,
-            active_periods,
+            last_match_active_period: active_periods,
         }
     }
 }

@@ -85,12 +85,12 @@ pub(in crate::store) fn encode_result(result: &MatchResult) -> String {
         ruleset_hash: report.ruleset_hash.0,
         sides: report.sides.iter().map(side).collect(),
         left_early: report.left_early.iter().copied().map(HexKey::from_user_key).collect(),
-        left_by_call: report.left_by_call.iter().copied().map(HexKey::from_user_key).collect(),
+        left_by_call: report.always_rated_leavers.iter().copied().map(HexKey::from_user_key).collect(),
         disputing_users: report.disputing_users.iter().copied().map(HexKey::from_user_key).collect(),
         started_at_ms: report.started_at.0,
         duration_ms: report.duration_ms,
         rating_updates: result.rating_updates.iter().map(update).collect(),
-        categories: result.rating_updates.iter().filter_map(|update| update.category).collect(),
+        categories: result.rating_updates.iter().filter_map(|update| update.category_after).collect(),
         unrated_reason: reason_index.and_then(|index| u8::try_from(index).ok()),
         match_quality: Some(forecast.match_quality),
         win_probabilities: forecast.win_probabilities.iter().copied().map(Some).collect(),
@@ -110,7 +110,7 @@ pub(in crate::store) fn decode_result(text: &str) -> Result<MatchResult, serde_j
         user: user.user_key(),
         before: player_rating(before, deviation_before),
         after: player_rating(after, deviation_after),
-        category: None,
+        category_after: None,
     };
     let side = |(team_index, rank, users): (u16, u32, Vec<HexKey>)| SideRank {
         team_index,
@@ -130,7 +130,7 @@ pub(in crate::store) fn decode_result(text: &str) -> Result<MatchResult, serde_j
         ruleset_hash: RulesetHash(body.ruleset_hash),
         sides: body.sides.into_iter().map(side).collect(),
         left_early: body.left_early.into_iter().map(HexKey::user_key).collect(),
-        left_by_call: body.left_by_call.into_iter().map(HexKey::user_key).collect(),
+        always_rated_leavers: body.left_by_call.into_iter().map(HexKey::user_key).collect(),
         disputing_users: body.disputing_users.into_iter().map(HexKey::user_key).collect(),
         started_at: UnixMs(body.started_at_ms),
         duration_ms: body.duration_ms,
@@ -150,7 +150,7 @@ pub(in crate::store) fn decode_result(text: &str) -> Result<MatchResult, serde_j
         return Err(<serde_json::Error as serde::de::Error>::custom(text));
     }
     for (update, category) in rating_updates.iter_mut().zip(body.categories) {
-        update.category = Some(category);
+        update.category_after = Some(category);
     }
     Ok(MatchResult { report, report_digest: [0; 16], reported_at: UnixMs::default(), rating_updates, unrated_reason })
 }

@@ -132,7 +132,8 @@ impl<'a> QueueRowChanges<'a> {
                     self.deleted_ticket_users.extend(users.into_iter().map(|user| (user, queue, *id)));
                 }
                 (false, true) => {
-                    let membership = TicketMembership { queue, ticket_id: *id, exclusive: stored.ticket.exclusive };
+                    let membership =
+                        TicketMembership { queue, ticket_id: *id, exclusive: stored.ticket.excludes_other_tickets };
                     let mut users = stored.ticket.session.sorted_users();
                     // Without those who left its match in the same batch.
                     users.retain(|user| after.tickets_by_user.get(user).is_some_and(|all| all.contains(&membership)));

@@ -71,8 +71,12 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     }
     sum.add_number(i64::from(row.rated_match_count));
     sum.add_number(to_ms(row.last_match_at));
-    let UserSatisfactionStatistics { abandoned_matches, disputed_matches: _, feedback_count, feedback_sum } =
-        row.satisfaction;
+    let UserSatisfactionStatistics {
+        abandoned_matches,
+        disputed_matches: _,
+        given_feedback_count: feedback_count,
+        given_feedback_sum: feedback_sum,
+    } = row.satisfaction;
     let later_columns =
         [i64::from(row.streak), i64::from(abandoned_matches), i64::from(feedback_count), i64::from(feedback_sum)];
     if later_columns != [0; 4] {

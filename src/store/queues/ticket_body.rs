@@ -78,13 +78,13 @@ pub(in crate::store) fn encode_ticket(ticket: &Ticket) -> String {
     to_json_text(&TicketBodyToWrite {
         subject: ticket.subject.map(HexKey::from_user_key),
         session: BodyToWrite::from_session(&ticket.session),
-        join_seats: ticket.session.join_seats,
+        join_seats: ticket.session.offered_seats,
         rating_digest_key: ticket.rating_digest_key.map(RatingKey::to_stored),
         player_ratings: JsonList(&ticket.player_ratings, |rating| (rating.rating, rating.deviation)),
         blocked_users: JsonList(&ticket.blocked_users, |user| HexKey::from_user_key(*user)),
-        exclusive: ticket.exclusive,
-        own_round_trips_ms: ticket.own_round_trips_ms.as_deref(),
-        self_answering: JsonList(&ticket.self_answering, |user| HexKey::from_user_key(*user)),
+        exclusive: ticket.excludes_other_tickets,
+        own_round_trips_ms: ticket.exact_round_trips_ms.as_deref(),
+        self_answering: JsonList(&ticket.self_answering_users, |user| HexKey::from_user_key(*user)),
     })
 }
 
@@ -92,7 +92,7 @@ pub(in crate::store) fn encode_ticket(ticket: &Ticket) -> String {
 pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::Error> {
     let body: TicketBodyToRead = serde_json::from_str(text)?;
     let mut session = body.session.into_session()?;
-    session.join_seats = body.join_seats;
+    session.offered_seats = body.join_seats;
     let player_rating = |(rating, deviation): (Option<f64>, Option<f64>)| PlayerRating {
         rating: rating.unwrap_or(f64::NAN),
         deviation: deviation.unwrap_or(f64::NAN),
@@ -113,8 +113,8 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         player_ratings: body.player_ratings.into_iter().map(player_rating).collect(),
         rating_digest_key: body.rating_digest_key.map(rating_key).transpose()?,
         blocked_users: body.blocked_users.into_iter().map(HexKey::user_key).collect(),
-        exclusive: body.exclusive,
-        own_round_trips_ms: body.own_round_trips_ms,
-        self_answering: body.self_answering.into_iter().map(HexKey::user_key).collect(),
+        excludes_other_tickets: body.exclusive,
+        exact_round_trips_ms: body.own_round_trips_ms,
+        self_answering_users: body.self_answering.into_iter().map(HexKey::user_key).collect(),
     })
 }

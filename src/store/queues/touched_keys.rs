@@ -144,7 +144,7 @@ impl TouchedQueueKeys {
         let users = ticket.session.sorted_users();
         self.users.extend(&users);
         // Servers that count the tickets of one user must not do so at the same time.
-        let is_exclusive = ticket.exclusive || has_ticket_limit;
+        let is_exclusive = ticket.excludes_other_tickets || has_ticket_limit;
         self.user_entry_locks.extend(users.into_iter().map(|user| (user, is_exclusive)));
     }
 

@@ -77,14 +77,14 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
             nat_type,
             game_in_progress,
             big_party_count,
-            join_seats,
+            offered_seats: join_seats,
             locality: locality.filter(|(x, _, _)| x.is_finite()).map(|(x, y, z)| Locality { x, y, z }),
             attributes,
             region_latencies: latencies
                 .into_iter()
                 .map(|(region, ms)| RegionLatency { region, round_trip_ms: ms })
                 .collect(),
-            origin: if is_game_server { ValueOrigin::GameServer } else { ValueOrigin::Client },
+            value_origin: if is_game_server { ValueOrigin::GameServer } else { ValueOrigin::Client },
             details,
         },
     )
@@ -244,7 +244,7 @@ fn minimal_advertisement() -> Advertisement {
         publisher: None,
         advertised_since: UnixMs(100),
         ruleset_hash: RulesetHash(5),
-        session: Session { party_sizes: vec![2], join_seats: 4, ..Session::default() },
+        session: Session { party_sizes: vec![2], offered_seats: 4, ..Session::default() },
         ttl_ms: None,
         allowed_ranges: Box::default(),
         connect_data: Box::default(),

@@ -240,7 +240,7 @@ async fn reserve_uses_the_skill_of_the_search() {
     };
     advertised.replace_published(advertise_request(&[("host", 300.0)], 2)).await.expect("update");
     let error = client.reserve(request.clone()).await.expect_err("200 points apart");
-    assert_eq!(error.as_server_error().expect("a status").metadata["rule"], "skill", "{error}");
+    assert_eq!(error.as_server_error().expect("a status").reason_metadata["rule"], "skill", "{error}");
     let other = pb::MatchmakingReserveRequest {
         players: vec![pb::PlayerData { user_id: "friend".into(), ..Default::default() }],
         ..request.clone()

@@ -98,7 +98,7 @@ async fn connections_beyond_the_per_ip_limit_are_rejected() {
 #[tokio::test]
 async fn streams_beyond_the_connection_limit_are_rejected() {
     let server = ScriptedServer::start_with_limits(EdgeLimits {
-        streams_per_trusted_connection_max: 1,
+        streaming_calls_per_trusted_connection_max: 1,
         ..EdgeLimits::default()
     })
     .await;

@@ -351,8 +351,13 @@ async fn invalid_measurements_are_refused_by_field() {
     ];
     for (wrong, field) in cases {
         let error = report(&client, &mut search, vec![wrong]).await.expect_err("an invalid measurement");
-        let fields: Vec<String> =
-            error.as_server_error().expect("a server's error").fields.iter().map(|it| it.field.clone()).collect();
+        let fields: Vec<String> = error
+            .as_server_error()
+            .expect("a server's error")
+            .field_violations
+            .iter()
+            .map(|it| it.field.clone())
+            .collect();
         assert!(fields.contains(&format!("measurements[0].{field}")), "{fields:?} has no {field}");
         assert_eq!(search.search().await.expect("a search").candidates.len(), 1, "nothing of the report counts");
     }

@@ -191,6 +191,6 @@ async fn reserve_rejects_a_user_already_in_the_session() {
     let again = searching.reserve(advertised.id()).await.expect_err("the same user with a new key");
     assert_eq!(again.code(), Some(Code::FailedPrecondition), "{again}");
     let again = again.as_server_error().expect("a status");
-    assert_eq!(again.metadata.get("rule").map(String::as_str), Some("own"));
+    assert_eq!(again.reason_metadata.get("rule").map(String::as_str), Some("own"));
     assert!(again.message.contains("a player of the party is already in this session"), "{again}");
 }

@@ -150,7 +150,7 @@ fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> CandidatesRespon
     for hit in hits {
         let mut published = scripted_advertisement(hit.byte);
         published.session.party_sizes.clone_from(&hit.party_sizes);
-        published.session.origin = ValueOrigin::GameServer;
+        published.session.value_origin = ValueOrigin::GameServer;
         published.connect_data = [7; 512].into();
         let probe = hit.probe.clone();
         published.probe = probe

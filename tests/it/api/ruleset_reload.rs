@@ -82,7 +82,7 @@ async fn ruleset_reload_keeps_the_pool_and_the_old_hash_until_retention_ends() {
     let mut after = client.new_search(1, party_session(&[("after", 0.0)]));
     after.search().await.expect("search");
     let error = after.reserve(near.id()).await.expect_err("40 points above the new limit");
-    assert_eq!(error.as_server_error().expect("a status").metadata["rule"], "skill", "{error}");
+    assert_eq!(error.as_server_error().expect("a status").reason_metadata["rule"], "skill", "{error}");
     // A latency report without a hash uses the rules of its search.
     let measured = vec![(near.id().to_owned(), Some(20.0))];
     let report = before.report_latency(pb::LatencyPhase::Quick, measured.clone()).await.expect("report");
@@ -104,7 +104,7 @@ async fn ruleset_reload_keeps_the_pool_and_the_old_hash_until_retention_ends() {
     advance_and_purge_rulesets(&server, 1).await;
     let error = search(&client, 1, Some(old)).await.expect_err("purged hash");
     assert_eq!(error.code(), Some(Code::FailedPrecondition));
-    assert_eq!(error.as_server_error().expect("a status").metadata["current_hash"], new.to_string());
+    assert_eq!(error.as_server_error().expect("a status").reason_metadata["current_hash"], new.to_string());
     let error = before.reserve(near.id()).await.expect_err("the ruleset of the search was purged");
     assert_eq!(
         error.as_server_error().and_then(|status| status.reason.as_deref()),

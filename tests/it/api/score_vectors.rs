@@ -106,8 +106,8 @@ fn session(user: &str, raw: RawValues) -> Session {
         party_sizes: vec![1],
         players: vec![Player { stated_skill: Some(raw.skill), ..Player::from_user(user) }],
         attributes: vec![("ping".into(), AttributeValue::Number(raw.latency))],
-        join_seats: 1,
-        origin: ValueOrigin::Client,
+        offered_seats: 1,
+        value_origin: ValueOrigin::Client,
         ..Session::default()
     }
 }

@@ -206,7 +206,7 @@ async fn search_separates_silos_and_advertisement_kinds() {
     searching.search().await.expect("search");
     for id in [&seven, &game_server] {
         let error = searching.reserve(id).await.expect_err("another population");
-        assert_eq!(error.as_server_error().expect("a status").metadata["rule"], "silo", "{error}");
+        assert_eq!(error.as_server_error().expect("a status").reason_metadata["rule"], "silo", "{error}");
     }
 }
 

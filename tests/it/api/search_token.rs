@@ -95,7 +95,7 @@ async fn unknown_ruleset_hash_error_names_the_current_hash() {
     for error in errors {
         let status = error.as_server_error().expect("a status");
         assert_eq!((status.code, status.reason.as_deref()), (Code::FailedPrecondition, Some("STALE_CONFIGURATION")));
-        assert_eq!(status.metadata["current_hash"], current.to_string());
+        assert_eq!(status.reason_metadata["current_hash"], current.to_string());
     }
     let unknown_set =
         pb::MatchmakingSearchRequest { matchmaking_set_id: Some(77), ..search_request(guest_session(), Vec::new()) };

@@ -107,7 +107,7 @@ fn negative_counts_are_rejected() {
     assert_one_problem("max_allowed_join_reservation_count", "is 1001", seats(1_001));
     assert_one_problem("big_party_count", "is -2; must not be less than 0", |wire| wire.big_party_count = Some(-2));
     assert_one_problem("nat_type", "is -1; must not be less than 0", |wire| wire.nat_type = Some(-1));
-    assert_eq!(convert_session(seats(1_000)).unwrap().join_seats, 1_000);
+    assert_eq!(convert_session(seats(1_000)).unwrap().offered_seats, 1_000);
 }
 
 /// S1-14, S1-27: a locality is complete and on the sphere, or absent.

@@ -57,12 +57,12 @@ fn ticket(site: u32, locality: Locality, waited_ms: u64) -> Ticket {
             locality: Some(locality),
             ..Session::default()
         },
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         player_ratings: vec![PlayerRating::default()],
         rating_digest_key: None,
         blocked_users: Vec::new(),
-        self_answering: Vec::new(),
-        exclusive: false,
+        self_answering_users: Vec::new(),
+        excludes_other_tickets: false,
     }
 }
 

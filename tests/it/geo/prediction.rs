@@ -191,7 +191,7 @@ fn prediction_constants_are_those_of_the_fit() {
     println!("{found:#?}");
     let all = |constants: &PredictorConstants| {
         let intervals = [constants.exact, constants.search, constants.queue];
-        let of_intervals = intervals.into_iter().flat_map(|it| it.scale.into_iter().chain(it.quantiles));
+        let of_intervals = intervals.into_iter().flat_map(|it| it.error_scale.into_iter().chain(it.quantiles));
         let models = constants.line.into_iter().chain(constants.far).chain(constants.near);
         models.chain(of_intervals).collect::<Vec<f64>>()
     };

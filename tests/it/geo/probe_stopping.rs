@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fireteam_probe::{ProbeRun, QUICK_PACKETS_MAX};
+use fireteam_probe::{PACKETS_PER_RUN_MAX, ProbeRun};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -75,7 +75,7 @@ fn replay(pairs: &[MeasuredPair], home_jitter_ms: f64) -> (f64, u32) {
         let mut run = ProbeRun::default();
         for packet in &packets {
             run.record_answer_or_loss(*packet);
-            if run.has_sent_enough(QUICK_PACKETS_MAX) {
+            if run.has_sent_enough(PACKETS_PER_RUN_MAX) {
                 break;
             }
         }

@@ -155,11 +155,11 @@ fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, example: &ExampleTicket) 
             ..Session::default()
         },
         player_ratings: vec![PlayerRating { rating: example.rating, deviation: 0.0 }],
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         blocked_users: Vec::new(),
         rating_digest_key: None,
-        exclusive: false,
-        self_answering: Vec::new(),
+        excludes_other_tickets: false,
+        self_answering_users: Vec::new(),
     }
 }
 
@@ -231,7 +231,7 @@ const LADDER: [(&str, f64, f64); 10] = [
 /// Gaussian of their distance in places, with any ratings.
 #[test]
 fn leaderboard_quality_is_the_gaussian_of_places() {
-    let z = ExampleQueue::from_file("comprl_ladder", &[]).ruleset.rating.unwrap().z;
+    let z = ExampleQueue::from_file("comprl_ladder", &[]).ruleset.rating.unwrap().leaderboard_z;
     let mut order = LADDER;
     order.sort_by(|one, other| (other.1 - z * other.2).total_cmp(&(one.1 - z * one.2)));
     let names: Vec<&str> = order.iter().map(|it| it.0).collect();

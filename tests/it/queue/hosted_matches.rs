@@ -53,7 +53,7 @@ async fn game_server_hears_of_its_match_and_its_changes() {
         let host_client = server.client().await;
         let (connection, mut events) = host_client.open_stream().await.expect("a stream");
         let advertisement = connection.advertise(game_server_advertisement(b"game")).await.expect("advertise");
-        assert_eq!(advertisement.next_beat_in_ms, Some(2_500), "half of ConfirmMs");
+        assert_eq!(advertisement.next_match_confirming_beat_in_ms, Some(2_500), "half of ConfirmMs");
         let mut ann = enter_with_mode(&server, "ann").await;
         let mut bob = enter_with_mode(&server, "bob").await;
         let asked = next_match(&mut events).await;
@@ -201,7 +201,7 @@ async fn host_heartbeats_that_were_asked_for_are_not_charged() {
     let mut advertisement = client.advertise(game_server_advertisement(b"game")).await.expect("advertise");
     let mut host = MatchHost::new(client, &advertisement);
     for _ in 0..6 {
-        server.clock.advance_ms(advertisement.next_beat_in_ms.expect("an open game server"));
+        server.clock.advance_ms(advertisement.next_match_confirming_beat_in_ms.expect("an open game server"));
         advertisement.heartbeat().await.expect("asked for");
         server.clock.advance_ms(2_500);
         host.heartbeat().await.expect("asked for");

@@ -81,12 +81,12 @@ fn ticket_of_an_earlier_version(entered_at: UnixMs, place: Locality) -> Ticket {
             region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 61.0 }].into(),
             ..Session::default()
         },
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         player_ratings: vec![PlayerRating::default()],
         rating_digest_key: None,
         blocked_users: Vec::new(),
-        self_answering: Vec::new(),
-        exclusive: true,
+        self_answering_users: Vec::new(),
+        excludes_other_tickets: true,
     }
 }
 

@@ -46,10 +46,10 @@ fn ticket(number: u32) -> Arc<Ticket> {
         },
         player_ratings: vec![PlayerRating { rating: 20.0 + f64::from(number % 7) * 0.3, deviation: 0.0 }],
         rating_digest_key: None,
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         blocked_users: if number.is_multiple_of(3) { vec![user(number + 1), user(500)] } else { Vec::new() },
-        exclusive: true,
-        self_answering: Vec::new(),
+        excludes_other_tickets: true,
+        self_answering_users: Vec::new(),
     })
 }
 

@@ -86,11 +86,11 @@ fn ticket(line: &LogLine<'_>, number: usize, ruleset: &Ruleset, mean: f64, sprea
             ..Session::default()
         },
         player_ratings: vec![PlayerRating { rating, deviation: 0.0 }; size.into()],
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         blocked_users: Vec::new(),
         rating_digest_key: None,
-        exclusive: false,
-        self_answering: Vec::new(),
+        excludes_other_tickets: false,
+        self_answering_users: Vec::new(),
     }
 }
 

@@ -84,7 +84,7 @@ async fn retiring_set_refuses_new_entries_and_keeps_its_time_over_a_restart() {
 
     let error = client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("retiring");
     assert_eq!((error.code(), reason(&error)), (Some(Code::FailedPrecondition), "SET_RETIRED"), "{error}");
-    let metadata = &error.as_server_error().expect("a status").metadata;
+    let metadata = &error.as_server_error().expect("a status").reason_metadata;
     assert_eq!((&*metadata["matchmaking_set_id"], &*metadata["ends_in_ms"]), ("11", "540000"));
     let error = client.advertise(request(SET_ID, "another")).await.expect_err("retiring");
     assert_eq!(reason(&error), "SET_RETIRED", "{error}");

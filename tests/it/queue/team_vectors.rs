@@ -51,10 +51,10 @@ fn two_teams(size: u16) -> TeamsSpec {
     TeamsSpec {
         team_sizes: [size; 2].into(),
         max_party_size: 1,
-        exact_up_to_size: 10,
+        exact_up_to_team_size: 10,
         roles,
         order: TeamOrderInMatch::Split,
-        role_attribute,
+        offered_roles_attribute: role_attribute,
         bots: None,
     }
 }
@@ -140,8 +140,9 @@ fn team_split_of_large_teams_starts_greedily() {
         a.sort_by(f64::total_cmp);
         b.sort_by(f64::total_cmp);
         assert_eq!(teams, [a, b]);
-        let improved: SplitFunction =
-            |spec, parties, apart| split_into_teams(&TeamsSpec { exact_up_to_size: 0, ..spec.clone() }, parties, apart);
+        let improved: SplitFunction = |spec, parties, apart| {
+            split_into_teams(&TeamsSpec { exact_up_to_team_size: 0, ..spec.clone() }, parties, apart)
+        };
         assert!(split_players(improved, &case.ratings).0.rating_gap <= greedy.rating_gap);
     }
 }

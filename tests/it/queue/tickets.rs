@@ -258,7 +258,7 @@ async fn heartbeat_each_half_of_the_ttl_keeps_the_ticket() {
     let ticket = client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     let _silent = client.enter_queue(enter_request(SET_ID, &[("bob", 40.0)])).await.expect("enter");
     let mut operator = operator_client(&server).await;
-    let mut expires_in_ms = ticket.expires_in_ms;
+    let mut expires_in_ms = ticket.ttl_ms;
     for (number, percent) in [49, 52, 48, 50, 52, 49, 51].into_iter().enumerate() {
         server.clock.advance_ms(expires_in_ms * percent / 100);
         if number == 1 {

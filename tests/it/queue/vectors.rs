@@ -24,16 +24,16 @@ fn assert_close(found: f64, expected: f64) {
 }
 
 const TEISERVER: RatingWindow = RatingWindow {
-    bucket_bounds: None,
+    bucket_boundaries: None,
     bucket_width: 1.0,
     rounding: BucketRounding::Round,
-    start: 0,
+    initial_half_width: 0,
     step: 1,
     step_every_ms: 20_000,
-    max: Some(10),
-    max_percent: None,
+    max_half_width: Some(10),
+    max_percent_of_rating: None,
     combine: MaxRangeCombination::Smaller,
-    reciprocal_percent: 100.0,
+    other_range_cover_percent: 100.0,
     clock: WindowClock::Queue,
     rule: WindowPairRule::Contain,
 };
@@ -125,7 +125,7 @@ fn rating_window_equals_the_documented_example() {
         }
     }
     for WindowExample { reciprocal_percent, matched_at_cycle } in vectors.walks {
-        let window = RatingWindow { reciprocal_percent, ..TEISERVER };
+        let window = RatingWindow { other_range_cover_percent: reciprocal_percent, ..TEISERVER };
         let accepts = |cycle: &u64| range_accepts(&window, range(pawn, *cycle) as u32, range(grunt, *cycle) as u32, 3);
         assert_eq!((1..).find(accepts), Some(matched_at_cycle), "{reciprocal_percent} %");
     }
@@ -137,7 +137,7 @@ fn reciprocity_is_a_share_of_the_distance() {
     for case in buckets().reciprocal_cases {
         let ([here, own_range], [there, other_range]) = (case.searcher, case.candidate);
         for (reciprocal_percent, expected) in [(100.0, case.p100), (50.0, case.p50), (0.0, case.p0)] {
-            let window = RatingWindow { reciprocal_percent, ..TEISERVER };
+            let window = RatingWindow { other_range_cover_percent: reciprocal_percent, ..TEISERVER };
             assert_eq!(range_accepts(&window, own_range as u32, other_range as u32, here.abs_diff(there)), expected);
         }
     }
@@ -230,11 +230,11 @@ fn leaderboard_quality_falls_with_distance() {
 fn wait_bonus_grows_with_combined_waiting() {
     let vectors = leaderboard();
     for it in vectors.waiting_bonus {
-        let rule = WaitBonus { per_minute: it.percental_time_bonus, free_minutes: 1.0 };
+        let rule = WaitBonus { per_combined_minute: it.percental_time_bonus, free_combined_minutes: 1.0 };
         assert_close(bonus_for_waiting(&rule, (it.wait1_s + it.wait2_s) * 1_000), it.bonus);
     }
     for it in vectors.seconds_until_any_pair_accepted {
-        let rule = WaitBonus { per_minute: it.percental_time_bonus, free_minutes: 1.0 };
+        let rule = WaitBonus { per_combined_minute: it.percental_time_bonus, free_combined_minutes: 1.0 };
         let passes = |wait_s: f64| {
             it.threshold
                 <= leaderboard_distance_quality(it.sigma, 0.5, it.distance)

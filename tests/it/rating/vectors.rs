@@ -46,7 +46,7 @@ fn skill(rating: f64, deviation: f64, volatility: f64) -> Skill {
         match_count: 7,
         last_match_at: None,
         streak: 0,
-        active_periods: 0,
+        last_match_active_period: 0,
     }
 }
 
@@ -153,7 +153,7 @@ fn glicko_equals_the_thesis_tables_and_the_example() {
         let scores: Vec<f64> = opponents.iter().map(|[_, _, score]| *score).collect();
         let sides: Vec<Vec<[f64; 2]>> =
             std::iter::once(vec![player]).chain(opponents.iter().map(|[rating, rd, _]| vec![[*rating, *rd]])).collect();
-        let spec = RatingSpec { games_per: OpponentsPerRatedGame::Each, ..glicko(0.0) };
+        let spec = RatingSpec { opponents_per_game: OpponentsPerRatedGame::Each, ..glicko(0.0) };
         let found = rate(&spec, &sides, &ranks_against(&scores));
         assert_all_close(&found[..1], &[vec![after]], TOLERANCE, "Glickman's example");
     }
@@ -181,7 +181,7 @@ fn glicko_2_equals_its_examples() {
         let side = |(player, rank)| Side { players: vec![player], rank };
         let sides: Vec<Side> = players.into_iter().zip(ranks_against(&scores)).map(side).collect();
         for games_per in [OpponentsPerRatedGame::All, OpponentsPerRatedGame::Each] {
-            let spec = RatingSpec { games_per, ..RatingSpec::with_defaults(system) };
+            let spec = RatingSpec { opponents_per_game: games_per, ..RatingSpec::with_defaults(system) };
             let after = spec.rate_match(&sides, UnixMs(DAY_MS)).expect("a valid match")[0][0];
             let found = [after.estimate.rating, after.estimate.deviation, after.volatility];
             for (found, expected) in found.iter().zip(result) {
@@ -258,6 +258,6 @@ fn plackett_luce_probit_equals_the_reference_for_two_sides() {
 fn conservative_rating_subtracts_z_deviations() {
     let rated = PlayerRating { rating: 25.0, deviation: 8.0 };
     assert_eq!(plackett_luce(0.0).conservative_rating(rated), 17.0);
-    assert_eq!(RatingSpec { z: 3.0, ..plackett_luce(0.0) }.conservative_rating(rated), 1.0);
+    assert_eq!(RatingSpec { leaderboard_z: 3.0, ..plackett_luce(0.0) }.conservative_rating(rated), 1.0);
     assert_eq!(elo(16.0).conservative_rating(PlayerRating { rating: 1500.0, deviation: 0.0 }), 1500.0);
 }

@@ -266,9 +266,10 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
 /// One packet of each type, of conversations that the target's host and beacon accept.
 fn probe_packets() -> Vec<(&'static str, Vec<u8>)> {
     let (key, from) = (targets::probe_key(), (std::net::IpAddr::from([192, 0, 2, 77]), 50_123).into());
-    let question = ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement: [0xa5; 8], stamp: [3; 8] };
+    let question =
+        ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement_id_prefix: [0xa5; 8], stamp: [3; 8] };
     let cookie = HostCookieKey([0x77; 32]).cookie(from, &question, 0);
-    let flags = HostStateFlags { full: true, wait: false };
+    let flags = HostStateFlags { full: true, asks_to_wait: false };
     let echo_reply = EchoReply { question, flags, wait_10ms: 0, held_10us: 5, cookie };
     let game_data = b"build 7";
     let involved = Involved { question, cookie, game_data };

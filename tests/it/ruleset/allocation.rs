@@ -13,16 +13,16 @@ fn parse(hosting: &str) -> Result<Ruleset, String> {
 #[test]
 fn allocation_attributes_have_their_values_and_change_the_hash() {
     let without = parse("Mode='game_server'").unwrap();
-    assert_eq!(without.hosting.allocation, AllocatorOfferSpec::NO_OFFERS);
+    assert_eq!(without.hosting.allocator_offers, AllocatorOfferSpec::NO_OFFERS);
     assert_eq!(parse("Mode='game_server' Allocate='never'").unwrap().hash, without.hash);
     let fallback = parse("Mode='game_server' Allocate='fallback'").unwrap();
     assert_eq!(
-        fallback.hosting.allocation,
+        fallback.hosting.allocator_offers,
         AllocatorOfferSpec { mode: MatchesOfferedToAllocators::Fallback, offer_ms: 5_000 }
     );
     let always = parse("Mode='game_server' Allocate='always' OfferMs='500'").unwrap();
     assert_eq!(
-        always.hosting.allocation,
+        always.hosting.allocator_offers,
         AllocatorOfferSpec { mode: MatchesOfferedToAllocators::Always, offer_ms: 500 }
     );
     let slower = parse("Mode='game_server' Allocate='always' OfferMs='60000'").unwrap();

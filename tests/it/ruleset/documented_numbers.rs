@@ -41,12 +41,12 @@ fn teiserver_ruleset_has_the_documented_numbers() {
     let window = RatingWindow {
         bucket_width: 1.0,
         rounding: BucketRounding::Round,
-        start: 0,
+        initial_half_width: 0,
         step: 1,
         step_every_ms: 20_000,
-        max: Some(10),
-        max_percent: None,
-        reciprocal_percent: 100.0,
+        max_half_width: Some(10),
+        max_percent_of_rating: None,
+        other_range_cover_percent: 100.0,
         clock: WindowClock::Queue,
         rule: WindowPairRule::Contain,
         ..queue.window.clone().expect("a window")
@@ -76,8 +76,8 @@ fn queue_defaults_have_the_documented_numbers() {
     let queue = queue(&ruleset);
     assert_eq!((queue.pass_interval_ms, queue.party_rating, queue.gate), (250, NumberAggregation::Max, OPEN_GATE));
     let window = queue.window.clone().expect("a window");
-    assert_eq!((window.rounding, window.bucket_width, window.start), (BucketRounding::Round, 1.0, 0));
-    assert_eq!((window.step, window.step_every_ms, window.reciprocal_percent), (1, 20_000, 100.0));
+    assert_eq!((window.rounding, window.bucket_width, window.initial_half_width), (BucketRounding::Round, 1.0, 0));
+    assert_eq!((window.step, window.step_every_ms, window.other_range_cover_percent), (1, 20_000, 100.0));
 }
 
 /// S2-1, S2-3, S2-5, S2-6, S2-7, S2-8, S2-9, S2-11, S2-12, B-24 to B-27: comprl's leaderboard distance, with its
@@ -89,13 +89,13 @@ fn comprl_ruleset_has_the_documented_numbers() {
     let gate = Gate { min_waiting_percent: 10.0, max_concurrent_matches: Some(100), ..OPEN_GATE };
     assert_eq!((queue.gate, queue.pass_interval_ms), (gate, 1_000));
     assert_eq!(queue.quality, QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 });
-    assert_eq!(queue.wait_bonus, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 }));
+    assert_eq!(queue.wait_bonus, Some(WaitBonus { per_combined_minute: 0.1, free_combined_minutes: 1.0 }));
     assert_eq!(queue.selection.mode, SelectionMode::WeightedSample);
     assert_eq!(queue.selection.start_with, SelectionOrder::LongestWaiting, "starting with the first");
     assert!(queue.window.is_none() && queue.groups.is_none() && ruleset.ready_check.is_none());
     assert_eq!((&*teams(&ruleset).team_sizes, ruleset.hosting.mode), (&[1, 1][..], HostingMode::None));
     let rating = ruleset.rating.expect("Plackett-Luce");
-    assert_eq!((rating.z, rating.decay), (1.0, None));
+    assert_eq!((rating.leaderboard_z, rating.decay), (1.0, None));
     let RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau } = rating.system else { panic!("{rating:?}") };
     assert_eq!((mu, sigma, beta, kappa, tau), (25.0, 25.0 / 3.0, 25.0 / 6.0, 1e-4, 25.0 / 300.0));
     assert_eq!(rating.on_disconnect, DisconnectPolicy::Ignore);
@@ -148,7 +148,7 @@ fn challenge_ruleset_has_the_documented_numbers() {
     assert_eq!(queue.offer, Some(AlternativeSetOffer { after_ms: 60_000, set_id: SetId(2) }));
     assert!(queue.window.is_none() && queue.groups.is_none() && queue.wait_bonus.is_none());
     let teams = teams(&ruleset);
-    assert_eq!((&*teams.team_sizes, teams.max_party_size, teams.exact_up_to_size), (&[5, 5][..], 1, 10));
+    assert_eq!((&*teams.team_sizes, teams.max_party_size, teams.exact_up_to_team_size), (&[5, 5][..], 1, 10));
     assert_eq!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_036.0, k: 32.0, scale: 400.0 });
 }
 
@@ -203,7 +203,7 @@ fn control_ruleset_has_the_documented_numbers() {
     // Equal to 100 points of skill, or 10 ms of round trip.
     let earlier_grouping = AvoidStrictness::PreferNot { cost: 0.02, half_life_ms: 300_000 };
     assert_eq!(how, [AvoidStrictness::Never, earlier_grouping, earlier_grouping]);
-    assert_eq!((&*teams(&ruleset).team_sizes, teams(&ruleset).exact_up_to_size), (&[6, 6][..], 6));
+    assert_eq!((&*teams(&ruleset).team_sizes, teams(&ruleset).exact_up_to_team_size), (&[6, 6][..], 6));
     assert_eq!(ruleset.hosting.mode, HostingMode::Peer);
     let glicko =
         RatingSystem::Glicko { initial: 0.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 5_259_600_000 };

@@ -183,9 +183,9 @@ fn guide_table_of_satisfaction_equals_the_code() {
         let queue = format!("<Queue>{steps}<Satisfaction LosingStreak='3' {effects}/></Queue><Rating System='elo'/>");
         let text = format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{queue}</Ruleset>");
         let queue = rules::parse_ruleset("a.xml", &text).unwrap_or_else(|it| panic!("{it:#?}")).queue.unwrap();
-        let (window, rule) = (queue.window.unwrap(), queue.satisfaction.unwrap());
-        let centre = bucket_of(&window, 1500.0 - rule.shift_down) - bucket_of(&window, 1500.0);
-        let range = i64::from(scale_range(range_at(&window, 1500.0, UnixMs(0), UnixMs(0)), rule.widen));
+        let (window, rule) = (queue.window.unwrap(), queue.frustrated_player_window.unwrap());
+        let centre = bucket_of(&window, 1500.0 - rule.window_shift_down_points) - bucket_of(&window, 1500.0);
+        let range = i64::from(scale_range(range_at(&window, 1500.0, UnixMs(0), UnixMs(0)), rule.window_widen_factor));
         assert_eq!([row[1], row[2]], [signed(centre - range), signed(centre + range)], "{attributes}");
     }
 }

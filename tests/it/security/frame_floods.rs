@@ -65,8 +65,8 @@ async fn wait_for_ping_acks(socket: &mut TcpStream, pings: usize) {
 async fn control_frame_flood_ends_its_connection() {
     let rate = Rate { burst: 20, interval: Duration::from_secs(3_600) };
     let edge = EdgeLimits {
-        control_frame_rate: rate,
-        control_frame_rate_per_prefix: Rate { burst: 30, ..rate },
+        control_frame_rate_per_connection: rate,
+        control_frame_rate_per_host: Rate { burst: 30, ..rate },
         ..EdgeLimits::default()
     };
     let server = ScriptedServer::start_with_limits(edge).await;

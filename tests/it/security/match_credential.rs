@@ -72,7 +72,7 @@ fn match_credential_is_verified_with_the_key_set_alone() {
         player_key: UserKey::from_name("ana in this match").to_string(),
         user_key: Some(UserKey::from_name("ana's public key").to_string()),
         team: 1,
-        expires_at_s: NOW.plus_ms(MATCH_CREDENTIAL_TTL_MS).0 / 1000,
+        credential_expires_at_s: NOW.plus_ms(MATCH_CREDENTIAL_TTL_MS).0 / 1000,
     };
     assert_eq!(player, expected);
     let last = system_time(UnixMs(NOW.plus_ms(MATCH_CREDENTIAL_TTL_MS).0 - 1_000));

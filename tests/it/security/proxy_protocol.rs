@@ -31,7 +31,7 @@ impl ProxyPort {
         let counted = Arc::new(RecordingObserver::default());
         let proxy: IpAddr = TRUSTED_PROXY.parse().unwrap();
         let proxies =
-            ProxySettings { is_trusted: Arc::new(move |address| address == proxy), require_proxy_header: true };
+            ProxySettings { is_trusted_proxy: Arc::new(move |address| address == proxy), require_proxy_header: true };
         let clock = Arc::new(SystemClock::start());
         let handshaker =
             ConnectionHandshaker::new(Arc::new(edge), clock, counted.clone(), CancellationToken::new(), None, proxies);
@@ -119,7 +119,7 @@ async fn proxy_header_that_is_incomplete_times_out() {
 /// SEC-2: limits count the client's address, not the proxy's.
 #[tokio::test]
 async fn proxied_connection_limits_apply_to_the_client() {
-    let mut port = ProxyPort::open(EdgeLimits { connections_per_prefix_max: 1, ..EdgeLimits::default() });
+    let mut port = ProxyPort::open(EdgeLimits { connections_per_host_max: 1, ..EdgeLimits::default() });
     let header = b"PROXY TCP4 203.0.113.9 192.0.2.1 12345 443\r\n";
     let _socket = port.connect(TRUSTED_PROXY, header).await;
     let _first = tokio::time::timeout(TEST_TIMEOUT, port.incoming.next()).await.expect("a connection in time");

@@ -101,8 +101,8 @@ async fn start_populated_server() -> TestServer {
             session: Some(Session {
                 players,
                 party_sizes: vec![1],
-                join_seats: 5,
-                origin: ValueOrigin::GameServer,
+                offered_seats: 5,
+                value_origin: ValueOrigin::GameServer,
                 ..Session::default()
             }),
             set_id: Some(SetId(1)),

@@ -61,7 +61,7 @@ fn assert_too_many_silos<T: std::fmt::Debug>(result: Result<T, Error>, scope: &s
     assert_eq!(error.code(), Some(Code::ResourceExhausted), "{error}");
     let details = error.as_server_error().expect("details");
     assert_eq!(details.reason.as_deref(), Some("TOO_MANY_SILOS"));
-    let metadata = |key: &str| details.metadata.get(key).cloned().unwrap_or_default();
+    let metadata = |key: &str| details.reason_metadata.get(key).cloned().unwrap_or_default();
     assert_eq!(metadata("field"), "session_composition.silo_id");
     assert_eq!((metadata("scope").as_str(), metadata("limit")), (scope, limit.to_string()));
     assert!(details.message.contains("silo_id") && details.message.contains(&limit.to_string()), "{}", details.message);

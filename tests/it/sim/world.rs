@@ -103,8 +103,8 @@ fn world_marks_losing_streaks_as_frustrated() {
     let map = build_city_map(&scenario, &base_ruleset, None).unwrap();
     let frustrated = |losing_streak| {
         let mut ruleset = base_ruleset.clone();
-        let rule = FrustratedPlayerSpec { losing_streak, widen: 2.0, ..FrustratedPlayerSpec::default() };
-        ruleset.queue.as_mut().unwrap().satisfaction = Some(rule);
+        let rule = FrustratedPlayerSpec { losing_streak, window_widen_factor: 2.0, ..FrustratedPlayerSpec::default() };
+        ruleset.queue.as_mut().unwrap().frustrated_player_window = Some(rule);
         let world = SimWorld::new(&scenario, &ruleset, &map, 3).unwrap();
         let (mut frustrated_ids, mut all_ids) = (BTreeSet::new(), BTreeSet::new());
         let mut record_pass = |input: &PassInput<'_>| {

@@ -295,7 +295,7 @@ impl Model {
                 live += 1;
             }
         }
-        let total = u32::from(ad.advertisement.session.join_seats);
+        let total = u32::from(ad.advertisement.session.offered_seats);
         let open = total.saturating_sub(taken);
         if open < u32::from(wanted.seats) {
             return WriteOutcome::NotEnoughSeats { open_seats: open as u16 };

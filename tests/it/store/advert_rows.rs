@@ -34,7 +34,7 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
         silo: SiloId(u64::MAX - 1),
         party_sizes: vec![1],
         players: vec![Player { stated_skill: Some(0.1 + f64::from(n)), ..Player::from_user(user) }],
-        join_seats,
+        offered_seats: join_seats,
         // Without one for every third.
         details: (n % 3 != 1)
             .then(|| Box::new(SessionDetails { published_vector: vector(n), ..SessionDetails::default() })),

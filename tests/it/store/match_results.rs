@@ -6,7 +6,7 @@ use fireteam::domain::id::{MatchId, RulesetHash, SetId, UserKey};
 use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::TicketEndReason;
-use fireteam::domain::rating::{MatchActivity, Skill};
+use fireteam::domain::rating::{AllUsersMatchActivity, Skill};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactiveDeviationGrowth, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
@@ -72,7 +72,7 @@ fn result(n: u32, users: [u32; 2], ranks: [u32; 2]) -> QueueWrite {
         ruleset_hash: known.ruleset_hash,
         sides: ranks.into_iter().enumerate().map(side).collect(),
         left_early: Vec::new(),
-        left_by_call: Vec::new(),
+        always_rated_leavers: Vec::new(),
         disputing_users: Vec::new(),
         started_at: UnixMs(1),
         duration_ms: None,
@@ -192,7 +192,7 @@ async fn check_feedback_before_result(store: &dyn Store) {
     );
     let kept = store.purge_and_load_queues(UnixMs(2)).await.unwrap().ratings;
     let scores: Vec<_> =
-        kept.iter().map(|row| (row.satisfaction.feedback_count, row.satisfaction.feedback_sum)).collect();
+        kept.iter().map(|row| (row.satisfaction.given_feedback_count, row.satisfaction.given_feedback_sum)).collect();
     assert_eq!(scores, [(2, 7), (1, 2)]);
     let unrated = match feedback(8, 7, 3) {
         QueueWrite::RecordFeedback { match_id, ruleset, user, stars: score, now, .. } => {
@@ -212,7 +212,7 @@ async fn check_feedback_before_result(store: &dyn Store) {
 async fn check_active_periods(store: &dyn Store) {
     let decay = InactiveDeviationGrowth {
         every_ms: 1_000,
-        deviation: 0.5,
+        deviation_per_period: 0.5,
         max_deviation: 20.0,
         periods: DecayPeriodFilter::Played,
     };
@@ -253,8 +253,8 @@ async fn check_active_periods(store: &dyn Store) {
     let idle = counted.skill_at_with_activity(
         known.skill(),
         UnixMs(9_500),
-        MatchActivity::default().including_last_match_of(&Skill {
-            active_periods: 3,
+        AllUsersMatchActivity::default().including_last_match_of(&Skill {
+            last_match_active_period: 3,
             last_match_at: Some(UnixMs(8_000)),
             ..known.skill()
         }),
@@ -368,7 +368,7 @@ async fn postgres_records_a_match_result_once_over_replicas() {
         assert!(outcomes.iter().all(|it| matches!(it, Out::FeedbackRecorded(Some(_)))), "{outcomes:?}");
         let kept = here.purge_and_load_queues(UnixMs(2)).await.unwrap().ratings;
         let row = kept.iter().find(|row| row.user == user(n)).unwrap();
-        assert_eq!((row.satisfaction.feedback_count, row.satisfaction.feedback_sum), (2, 7));
+        assert_eq!((row.satisfaction.given_feedback_count, row.satisfaction.given_feedback_sum), (2, 7));
     }
     let mut all = rating_rows(&*here).await;
     all.retain(|row| 0 < row.2);

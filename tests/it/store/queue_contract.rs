@@ -111,7 +111,7 @@ async fn check_users(store: &dyn Store) {
     let mut elsewhere = ticket(3, 1, &[1]);
     elsewhere.session.silo = SiloId(4);
     enter_first_time(store, elsewhere, 50).await;
-    let exclusive = |n, set, users: &[u32]| Ticket { exclusive: true, ..ticket(n, set, users) };
+    let exclusive = |n, set, users: &[u32]| Ticket { excludes_other_tickets: true, ..ticket(n, set, users) };
     assert_eq!(
         commit_one(store, enter(exclusive(4, 3, &[3]), 50, 0)).await,
         already_queued(3, 2),

@@ -308,7 +308,8 @@ impl Model {
                 |it: &&StoredTicket| it.ticket.set_id == ticket.set_id && it.ticket.session.silo == ticket.session.silo;
             let open = self.tickets.iter().filter(|it| !matches!(it.state, State::Ended { .. }));
             let theirs = open.filter(|it| self.is_in_ticket(*user, &it.ticket));
-            let barring = theirs.filter(|it| here(it) || it.ticket.exclusive || ticket.exclusive);
+            let barring =
+                theirs.filter(|it| here(it) || it.ticket.excludes_other_tickets || ticket.excludes_other_tickets);
             if let Some(other) = barring.map(|it| it.ticket.id).min() {
                 return Some(Out::AlreadyQueued { user: *user, other_ticket: other });
             }
@@ -344,7 +345,7 @@ impl Model {
     fn update_block_list(&mut self, user: UserKey, change: &BlockListChange) -> Out {
         let before = self.block_lists.get(&user).cloned();
         let (mut blocked, version) = before.clone().unwrap_or_default();
-        if change.replace {
+        if change.clear_first {
             blocked.clear();
         }
         blocked.extend(&change.add);
@@ -409,7 +410,7 @@ impl Model {
         for it in &self.tickets {
             let is_new = new.iter().any(|ticket| ticket.id == it.ticket.id);
             let queue = |of: &Ticket| (of.set_id, of.session.silo);
-            let bars = it.ticket.exclusive || new.iter().any(|ticket| queue(ticket) == queue(&it.ticket));
+            let bars = it.ticket.excludes_other_tickets || new.iter().any(|ticket| queue(ticket) == queue(&it.ticket));
             let is_theirs = seats.iter().any(|user| self.is_in_ticket(*user, &it.ticket));
             let is_open = !matches!(it.state, State::Ended { .. });
             let ends = it.state == State::Waiting && elsewhere.contains(&it.ticket.id);

@@ -101,7 +101,7 @@ async fn enter_on_two_replicas_never_queues_one_player_twice() {
         };
         assert!(first != second);
         let n = n + 2_000;
-        let exclusive = Ticket { exclusive: true, ..ticket(n, 1, &[n]) };
+        let exclusive = Ticket { excludes_other_tickets: true, ..ticket(n, 1, &[n]) };
         let outcomes =
             commit_at_once(&here, &there, [enter(exclusive, 50, 0), enter(ticket(n + 500, 2, &[n]), 50, 0)]).await;
         let entered = outcomes.iter().filter(|it| matches!(it, Out::Entered { is_retry: false, .. })).count();

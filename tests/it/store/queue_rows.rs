@@ -66,11 +66,11 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
         nat_type: Some(2),
         game_in_progress: Some(false),
         big_party_count: Some(-1),
-        join_seats: 3,
+        offered_seats: 3,
         locality: Some(Locality { x: 0.1, y: -0.2, z: 4000.0 }),
         attributes: vec![("mode".into(), AttributeValue::from_string_list(vec!["b".into(), "a".into()]))],
         region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 12.3 }].into(),
-        origin: ValueOrigin::GameServer,
+        value_origin: ValueOrigin::GameServer,
         details: SessionDetails::from_wishes(vec![wish]),
     };
     Ticket {
@@ -83,11 +83,11 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
             .iter()
             .map(|&n| PlayerRating { rating: 1.0 / 3.0 + f64::from(n), deviation: -0.0 })
             .collect(),
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         blocked_users: vec![user(77), user(78)],
         rating_digest_key: None,
-        exclusive: false,
-        self_answering: Vec::new(),
+        excludes_other_tickets: false,
+        self_answering_users: Vec::new(),
     }
 }
 
@@ -150,13 +150,13 @@ pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
         quality: -1.0 / 3.0,
         region: Some("eu".into()),
         backfilled_session: Some(AdvertisementId::from_bytes([8; 16])),
-        chosen: [ChosenValue { attribute: "maps".into(), value: "bay".into() }].into(),
+        chosen_values: [ChosenValue { attribute: "maps".into(), value: "bay".into() }].into(),
         bots_by_team: [0, 2].into(),
         worst_pair: None,
-        session_start: None,
-        unconfirmed_servers: Vec::new(),
+        session_match_start_by_host: None,
+        servers_that_did_not_confirm: Vec::new(),
         side_reports: SideReports::default(),
-        erased_skills: Vec::new(),
+        kept_skills_of_erased_users: Vec::new(),
     }
 }
 
@@ -183,7 +183,12 @@ pub(crate) fn start_match(n: u32, members: &[(u32, &[u32])], other_tickets: &[u3
         host_lost_at: Some(UnixMs(60)),
     };
     let backfilled_session = None;
-    let started = Match { stage, session_start: Some(session_start), backfilled_session, ..new_match(n, 1, members) };
+    let started = Match {
+        stage,
+        session_match_start_by_host: Some(session_start),
+        backfilled_session,
+        ..new_match(n, 1, members)
+    };
     QueueWrite::StartSessionMatch {
         started: Arc::new(started),
         tickets: members.iter().map(|(n, users)| Arc::new(ticket(*n, 1, users))).collect(),

@@ -9,7 +9,7 @@ use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
 };
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
-use fireteam::domain::queue::seat_vectors::{SeatBeaconVectors, TicketSeat};
+use fireteam::domain::queue::seat_vectors::{SeatBeaconVectors, SeatIndex};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{
@@ -150,7 +150,7 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
     prop_oneof![
         8 => (n.clone(), 1..3_u32, users, prop::bool::weighted(0.15), now.clone(), 10..60_u64, prop::option::of(1..3_u32))
             .prop_map(|(n, set, users, alone, now, more, max)| {
-                let entered = Ticket { exclusive: alone, ..ticket(n, set, &users) };
+                let entered = Ticket { excludes_other_tickets: alone, ..ticket(n, set, &users) };
                 let mut write = enter_limited(entered, max, now + more, now);
                 // Some of a player's client, with the consent of another player.
                 if let QueueWrite::EnterQueue { caller_user, consents, .. } = &mut write && n % 2 == 1 {
@@ -158,13 +158,13 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
                     consents.extend(users.get(1).map(|other| consent((*other % 3) as u8)));
                 }
                 if let QueueWrite::EnterQueue { seat_vectors, .. } = &mut write && n % 3 == 0 {
-                    *seat_vectors = SeatBeaconVectors::new([(TicketSeat(0), published_vector(1))]);
+                    *seat_vectors = SeatBeaconVectors::new([(SeatIndex(0), published_vector(1))]);
                 }
                 RandomWrite::Complete(write)
             }),
         2 => (n.clone(), now.clone()).prop_map(|(n, expires)| RandomWrite::Complete(heartbeat(n, expires))),
         2 => (n.clone(), 0..2_u8, 0..3_u16).prop_map(|(n, seat, steps)| {
-            let (ticket_id, seat, vector) = (ticket_id(n), TicketSeat(seat), published_vector(steps));
+            let (ticket_id, seat, vector) = (ticket_id(n), SeatIndex(seat), published_vector(steps));
             RandomWrite::Complete(QueueWrite::RenewBeaconVector { ticket_id, seat, vector })
         }),
         2 => (n.clone(), 0..5_u32, 0..8_u64).prop_map(|(n, m, acknowledged)| {
@@ -182,7 +182,7 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
                 users.into_iter().for_each(|(n, is_added)| if is_added { &mut add } else { &mut remove }.push(user(n)));
                 // Nearly the maximum.
                 add.extend((100..1_098).filter(|_| fills).map(user));
-                let change = BlockListChange { replace, add, remove };
+                let change = BlockListChange { clear_first: replace, add, remove };
                 RandomWrite::Complete(QueueWrite::UpdateBlockList { user: user(of), change })
             }),
         3 => (n, end_reason(), now.clone(), now.clone())
@@ -294,7 +294,8 @@ fn rating_spec(system: u8) -> Option<RatingSpec> {
         2 => Some(elo),
         _ => {
             let periods = DecayPeriodFilter::Played;
-            let decay = Some(InactiveDeviationGrowth { every_ms: 10, deviation: 0.5, max_deviation: 9.0, periods });
+            let decay =
+                Some(InactiveDeviationGrowth { every_ms: 10, deviation_per_period: 0.5, max_deviation: 9.0, periods });
             Some(RatingSpec { decay, ..RatingSpec::with_defaults(drawn) })
         }
     }
@@ -323,7 +324,7 @@ impl RandomResult {
             silo: known.silo,
             ruleset_hash: known.ruleset_hash,
             // Some who left did so by the call, and some matches are disputed.
-            left_by_call: disconnected.iter().copied().take(usize::from(self.system % 2)).collect(),
+            always_rated_leavers: disconnected.iter().copied().take(usize::from(self.system % 2)).collect(),
             disputing_users: sides
                 .iter()
                 .flat_map(|side| side.users.clone())

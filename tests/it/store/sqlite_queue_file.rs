@@ -33,7 +33,7 @@ async fn ratings_survive_a_reopened_file() {
     let path = folder.path().join("a.db");
     let store = SqliteStore::open(&path).await.unwrap();
     let known = RatingRow {
-        satisfaction: UserSatisfactionStatistics { feedback_count: 1, ..UserSatisfactionStatistics::default() },
+        satisfaction: UserSatisfactionStatistics { given_feedback_count: 1, ..UserSatisfactionStatistics::default() },
         ..rating(1, 1, 1.5)
     };
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![known, rating(2, 1, 1.5)] }]).await.unwrap();
@@ -55,7 +55,7 @@ async fn ratings_survive_a_reopened_file() {
     let store = SqliteStore::open(&path).await.unwrap();
     let ratings = store.purge_and_load_queues(UnixMs(1)).await.unwrap().ratings;
     assert_eq!(ratings[0], counted);
-    assert_eq!((ratings[1].satisfaction.feedback_count, ratings[1].satisfaction.feedback_sum), (1, 4));
+    assert_eq!((ratings[1].satisfaction.given_feedback_count, ratings[1].satisfaction.given_feedback_sum), (1, 4));
 }
 
 /// R16: a flipped bit in any row of the queues is detected, and the error names table and column.

@@ -190,7 +190,7 @@ pub(crate) fn server_deps(engine: Arc<dyn MatchmakingEngine>, rpc_observer: Arc<
         consistency_checker: Arc::new(StubOperatorBackend),
         render_metrics: Arc::new(|| "# EOF\n".into()),
         match_jwks: "{\"keys\":[]}\n".into(),
-        operator_hosts: OperatorHosts::Names(Vec::new()),
+        operator_hosts: OperatorHosts::IpLocalhostOrNames(Vec::new()),
         readiness_notes: Arc::new(Vec::new),
         rpc_observer,
         authenticator: None,

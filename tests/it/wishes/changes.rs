@@ -67,7 +67,7 @@ async fn reserving_again_in_a_full_session_is_judged(site: PartySite) {
 }
 
 fn side(error: &fireteam_client::Error) -> &str {
-    error.as_server_error().and_then(|status| status.metadata.get("side")).map_or("", String::as_str)
+    error.as_server_error().and_then(|status| status.reason_metadata.get("side")).map_or("", String::as_str)
 }
 
 on_each_store! {

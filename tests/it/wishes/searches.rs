@@ -40,7 +40,7 @@ async fn wishes_of_both_sides_hold_in_searches(mut site: PartySite) {
     assert_eq!(search.next_expansion_in_ms, None, "the own wish does not relax");
     for (id, side) in [(low, "searcher"), (picky, "advertiser")] {
         let error = search.reserve(id).await.expect_err("refused");
-        let metadata = &error.as_server_error().expect("a status").metadata;
+        let metadata = &error.as_server_error().expect("a status").reason_metadata;
         assert_eq!((&*metadata["rule"], &*metadata["side"]), ("wish:skill", side), "{error}");
     }
     assert_eq!(explained(&site).await, [("wish:skill".to_owned(), 2), ("other_wish:skill".to_owned(), 1)]);

@@ -66,7 +66,7 @@ fn run(
         let mut questions: Vec<[u8; FIXED_PACKET_BYTES]> = Vec::new();
         let due: Vec<_> = answers.extract_if(.., |(at_us, _)| *at_us == now_us).collect();
         for (_, answer) in due {
-            if let Some(BeaconAnswer::Challenge(proof)) = prober.handle(&answer, endpoint(), now_us) {
+            if let Some(BeaconAnswer::SendProof(proof)) = prober.handle(&answer, endpoint(), now_us) {
                 questions.push(proof);
             }
         }
@@ -148,7 +148,7 @@ fn beacon_prober_takes_no_answer_but_its_own() {
         assert_eq!(prober.handle(&other, endpoint(), 20 * MS), None, "byte {at}");
     }
     let mapped: SocketAddr = "[::ffff:192.0.2.7]:3478".parse().unwrap();
-    let Some(BeaconAnswer::Challenge(proof)) = prober.handle(&challenge, mapped, 20 * MS) else { panic!() };
+    let Some(BeaconAnswer::SendProof(proof)) = prober.handle(&challenge, mapped, 20 * MS) else { panic!() };
     assert_eq!(prober.handle(&challenge, endpoint(), 20 * MS), None, "one proof for one challenge");
     let receipt = beacon.handle(&proof, client(), 30 * MS, 1_000).unwrap();
     // Bytes of the type, sequence number, beacon and binding.

@@ -24,7 +24,7 @@ fn host() -> HostResponder {
 }
 
 fn prober(high_estimate_to_advert_ms: f64) -> HostProber {
-    let target = ProbeTarget { endpoint: endpoint(), key: key(), advertisement: [3; 8] };
+    let target = ProbeTarget { endpoint: endpoint(), key: key(), advertisement_id_prefix: [3; 8] };
     HostProber::new(target, NONCE, high_estimate_to_advert_ms)
 }
 
@@ -105,9 +105,13 @@ fn prober_ignores_forged_late_and_repeated_answers() {
     let (mut prober, mut host) = (prober(0.0), host());
     let packet = prober.next_packet(MS).unwrap();
     let good = answer(&mut host, &packet, MS, Verdict::Fits).unwrap();
-    let other =
-        EchoRequest(ReturnedQuestionFields { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] })
-            .encode(&key());
+    let other = EchoRequest(ReturnedQuestionFields {
+        sequence: 0,
+        nonce: [9; 8],
+        advertisement_id_prefix: [3; 8],
+        stamp: [0; 8],
+    })
+    .encode(&key());
     let other = answer(&mut host, &other, MS, Verdict::Fits).unwrap();
     let mut forged = good.clone();
     forged[33] ^= 1;
@@ -136,11 +140,11 @@ fn prober_obeys_the_flags_of_the_host() {
     };
     let mut busy = prober(100.0);
     let packet = busy.next_packet(MS).unwrap();
-    let wait = reply(&packet, HostStateFlags { full: false, wait: true }, 25);
+    let wait = reply(&packet, HostStateFlags { full: false, asks_to_wait: true }, 25);
     assert!(busy.handle(&wait, endpoint(), 10 * MS));
     assert_eq!(busy.next_send_us(), Some(260 * MS));
     let packet = busy.next_packet(260 * MS).unwrap();
-    assert!(busy.handle(&reply(&packet, HostStateFlags { full: true, wait: false }, 0), endpoint(), 270 * MS));
+    assert!(busy.handle(&reply(&packet, HostStateFlags { full: true, asks_to_wait: false }, 0), endpoint(), 270 * MS));
     assert_eq!(busy.finding(), Some(ProbeFinding::Full));
     assert_eq!(busy.next_packet(500 * MS), None);
 }

@@ -22,7 +22,7 @@ fn host() -> (HostResponder, ProbeKey) {
 }
 
 fn question(sequence: u16) -> ReturnedQuestionFields {
-    ReturnedQuestionFields { sequence, nonce: [4; 8], advertisement: [3; 8], stamp: [5; 8] }
+    ReturnedQuestionFields { sequence, nonce: [4; 8], advertisement_id_prefix: [3; 8], stamp: [5; 8] }
 }
 
 fn no_judge(_: &[u8], _: &mut Vec<u8>) -> Verdict {
@@ -35,7 +35,7 @@ fn host_answers_only_who_knows_its_key() {
     let (mut host, key) = host();
     let other_key = ProbeKey::new(&[9; 16]).unwrap();
     let (good, foreign) = (EchoRequest(question(1)).encode(&key), EchoRequest(question(1)).encode(&other_key));
-    let elsewhere = EchoRequest(ReturnedQuestionFields { advertisement: [8; 8], ..question(1) }).encode(&key);
+    let elsewhere = EchoRequest(ReturnedQuestionFields { advertisement_id_prefix: [8; 8], ..question(1) }).encode(&key);
     let answer = |host: &mut HostResponder, packet: &[u8]| host.handle(packet, endpoint(1), at(SECOND_US), no_judge);
     assert_eq!(answer(&mut host, &foreign), None);
     assert_eq!(answer(&mut host, &elsewhere), None);
@@ -93,7 +93,7 @@ fn host_answers_within_its_limits() {
     assert_eq!(answers(&mut host, &|number| number % 256, SECOND_US).len(), 20, "one network");
     let many = answers(&mut host, &|number| number * 256, 3 * SECOND_US);
     assert_eq!(many.len(), 200, "a thousand networks");
-    assert_eq!(many.iter().filter(|reply| reply.flags.wait && reply.wait_10ms == 25).count(), 40);
+    assert_eq!(many.iter().filter(|reply| reply.flags.asks_to_wait && reply.wait_10ms == 25).count(), 40);
 
     let mut judged = 0;
     for number in 0..100 {
@@ -134,7 +134,7 @@ fn beacon_signs_only_what_it_measured() {
     assert_eq!(claims.prefix, AddressPrefix::of(endpoint(1).ip()));
     assert!(receipt(&mut beacon, &proof, 1, 40_000).is_some(), "later is farther");
     assert_eq!(receipt(&mut beacon, &proof, 2, 30_000), None, "another address");
-    let sooner = ChallengeProof { sent_us: proof.sent_us + 20_000, ..proof };
+    let sooner = ChallengeProof { challenge_sent_us: proof.challenge_sent_us + 20_000, ..proof };
     assert_eq!(receipt(&mut beacon, &sooner, 1, 30_000), None, "another time");
     assert_eq!(receipt(&mut beacon, &ChallengeProof { beacon_id: 8, ..proof }, 1, 30_000), None, "another beacon");
     beacon.rotate_cookie_key(BeaconCookieKey([4; 32]));

@@ -67,7 +67,7 @@ fn run_ends_when_it_has_been_probed_enough() {
     for case in vectors().stopping {
         let mut run = ProbeRun::default();
         for probe in &case.probes {
-            if run.has_sent_enough(QUICK_PACKETS_MAX) {
+            if run.has_sent_enough(PACKETS_PER_RUN_MAX) {
                 break;
             }
             run.record_answer_or_loss(*probe);
@@ -85,7 +85,7 @@ fn run_without_packets_knows_nothing() {
     let found = none.statistics();
     assert_eq!((found.floor_ms, found.p50_ms, found.jitter_ms), (None, None, None));
     assert_eq!(found.loss, LossInterval { share: 0.0, low: 0.0, high: 1.0 });
-    assert!(!none.has_sent_enough(QUICK_PACKETS_MAX) && !none.is_silent());
+    assert!(!none.has_sent_enough(PACKETS_PER_RUN_MAX) && !none.is_silent());
     assert_eq!(
         [0.0, 100.0, 300.0, 600.0, f64::NAN].map(answer_timeout_from_estimate_ms),
         [250.0, 250.0, 600.0, 1_000.0, 250.0]

@@ -20,12 +20,12 @@ const MATCHES_PER_ROUND_MAX: usize = 16 * MATCHES_PER_HEARTBEAT_MAX;
 pub(crate) struct HostedMatches {
     advertisement_token: Vec<u8>,
     hosted: BTreeSet<String>,
-    given_up: BTreeSet<String>,
+    give_ups_to_send: BTreeSet<String>,
     /// Matches that this round has still to name, in this order.
-    unnamed: VecDeque<String>,
+    still_to_name_in_round: VecDeque<String>,
     /// Matches of this round.
-    of_round: BTreeSet<String>,
-    is_list_full: bool,
+    matches_of_round: BTreeSet<String>,
+    is_server_list_full: bool,
 }
 
 impl HostedMatches {
@@ -34,10 +34,10 @@ impl HostedMatches {
         Self {
             advertisement_token,
             hosted: BTreeSet::new(),
-            given_up: BTreeSet::new(),
-            unnamed: VecDeque::new(),
-            of_round: BTreeSet::new(),
-            is_list_full: false,
+            give_ups_to_send: BTreeSet::new(),
+            still_to_name_in_round: VecDeque::new(),
+            matches_of_round: BTreeSet::new(),
+            is_server_list_full: false,
         }
     }
 
@@ -53,26 +53,26 @@ impl HostedMatches {
 
     /// Whether the server has listed as many matches as it lists at once. It may have more, which it lists by turns.
     pub(crate) fn is_list_full(&self) -> bool {
-        self.is_list_full
+        self.is_server_list_full
     }
 
     /// Gives a match up with the next heartbeat.
     pub(crate) fn give_up(&mut self, match_id: &str) {
-        self.given_up.insert(match_id.to_owned());
+        self.give_ups_to_send.insert(match_id.to_owned());
     }
 
     /// Starts a round. Returns its first heartbeat, which may name no match: it asks for new ones.
     pub(crate) fn start_round(&mut self) -> pb::QueueHostHeartbeatRequest {
-        let kept_alive = self.hosted.difference(&self.given_up);
-        self.unnamed = self.given_up.iter().chain(kept_alive).cloned().collect();
-        self.of_round = self.unnamed.iter().cloned().collect();
+        let kept_alive = self.hosted.difference(&self.give_ups_to_send);
+        self.still_to_name_in_round = self.give_ups_to_send.iter().chain(kept_alive).cloned().collect();
+        self.matches_of_round = self.still_to_name_in_round.iter().cloned().collect();
         self.name_matches()
     }
 
     /// Takes the answer to a heartbeat.
     pub(crate) fn take_response(&mut self, response: &pb::QueueHostHeartbeatResponse) {
         for hosted in &response.matches {
-            self.given_up.remove(&hosted.match_id);
+            self.give_ups_to_send.remove(&hosted.match_id);
             match hosted.state() {
                 pb::HostedMatchState::Confirming | pb::HostedMatchState::Playing => {
                     self.hosted.insert(hosted.match_id.clone());
@@ -80,31 +80,31 @@ impl HostedMatches {
                 _ => drop(self.hosted.remove(&hosted.match_id)),
             }
         }
-        self.is_list_full = MATCHES_PER_HEARTBEAT_MAX <= response.hosted_match_ids.len();
+        self.is_server_list_full = MATCHES_PER_HEARTBEAT_MAX <= response.hosted_match_ids.len();
         for id in response.hosted_match_ids.iter().take(MATCHES_PER_HEARTBEAT_MAX) {
             // Once: the server may name matches that it does not let this host confirm.
-            if self.of_round.len() < MATCHES_PER_ROUND_MAX
+            if self.matches_of_round.len() < MATCHES_PER_ROUND_MAX
                 && !self.hosted.contains(id)
-                && self.of_round.insert(id.clone())
+                && self.matches_of_round.insert(id.clone())
             {
-                self.unnamed.push_back(id.clone());
+                self.still_to_name_in_round.push_back(id.clone());
             }
         }
     }
 
     /// Next heartbeat of the round, to be sent at once. `None` if all matches were named.
     pub(crate) fn next_of_round(&mut self) -> Option<pb::QueueHostHeartbeatRequest> {
-        (!self.unnamed.is_empty()).then(|| self.name_matches())
+        (!self.still_to_name_in_round.is_empty()).then(|| self.name_matches())
     }
 
     /// Heartbeat with the next matches of the round.
     fn name_matches(&mut self) -> pb::QueueHostHeartbeatRequest {
-        let count = self.unnamed.len().min(MATCHES_PER_HEARTBEAT_MAX);
-        let given_up = &self.given_up;
+        let count = self.still_to_name_in_round.len().min(MATCHES_PER_HEARTBEAT_MAX);
+        let given_up = &self.give_ups_to_send;
         let beat = |match_id: String| pb::HostedMatchBeat { gives_up: given_up.contains(&match_id), match_id };
         pb::QueueHostHeartbeatRequest {
             advertisement_token: self.advertisement_token.clone(),
-            matches: self.unnamed.drain(..count).map(beat).collect(),
+            matches: self.still_to_name_in_round.drain(..count).map(beat).collect(),
         }
     }
 }
@@ -115,8 +115,8 @@ impl fmt::Debug for HostedMatches {
         f.debug_struct("HostedMatches")
             .field("advertisement_token", &debug_secret_length(&self.advertisement_token))
             .field("hosted", &self.hosted)
-            .field("given_up", &self.given_up)
-            .field("unnamed", &self.unnamed)
+            .field("given_up", &self.give_ups_to_send)
+            .field("unnamed", &self.still_to_name_in_round)
             .finish_non_exhaustive()
     }
 }

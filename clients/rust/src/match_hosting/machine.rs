@@ -18,9 +18,9 @@ use crate::pb;
 /// Shortest and longest time between two heartbeats.
 const HEARTBEAT_INTERVAL_RANGE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 /// Longest pause after a heartbeat that failed, unless the server asks for a longer one.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+const HEARTBEAT_RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Longest time for the calls underway after a stop.
-const ENDING_TIME: Duration = Duration::from_secs(10);
+const ENDING_TIME_MAX: Duration = Duration::from_secs(10);
 /// Calls underway. Ends and reports above it are refused.
 const CALLS_MAX: usize = 512;
 /// Transitions of one event; more would be an endless loop.
@@ -32,7 +32,7 @@ pub struct MatchHosting {
     /// Matches that were given up while a heartbeat was underway, whose answer says nothing about that.
     late_give_ups: BTreeSet<String>,
     /// Matches as the game server heard of them last.
-    told: BTreeMap<String, pb::HostedMatch>,
+    last_told_matches: BTreeMap<String, pb::HostedMatch>,
     calls: CallTable<HostRequest>,
     outcomes: VecDeque<HostingOutcome>,
     rng: StdRng,
@@ -67,7 +67,7 @@ impl MatchHosting {
         Self {
             matches: HostedMatches::new(advertisement_token),
             late_give_ups: BTreeSet::new(),
-            told: BTreeMap::new(),
+            last_told_matches: BTreeMap::new(),
             calls: CallTable::default(),
             outcomes: VecDeque::new(),
             rng: StdRng::from_seed(seed),
@@ -109,7 +109,7 @@ impl MatchHosting {
             }
             HostingEvent::MatchesChanged if self.state == State::Hosting => self.send_heartbeat_now(),
             // A heartbeat with an id that is none fails for all matches.
-            HostingEvent::GiveUp { match_id } if !self.told.contains_key(&match_id) => {
+            HostingEvent::GiveUp { match_id } if !self.last_told_matches.contains_key(&match_id) => {
                 let message = "this host has no such match".to_owned();
                 let error = CallError { code: Code::NotFound, message, ..CallError::new_unanswered() };
                 self.outcomes.push_back(HostingOutcome::Refused { match_id, error });
@@ -231,10 +231,10 @@ impl MatchHosting {
             }
             Err(error) if error.is_final() => return self.enter_ending_state(HostEnd::Failed(error)),
             Err(error) => {
-                let pause = RETRY_AFTER.mul_f64(0.5 + self.rng.random::<f64>() / 2.0);
+                let pause = HEARTBEAT_RETRY_PAUSE_MAX.mul_f64(0.5 + self.rng.random::<f64>() / 2.0);
                 pause.max(Duration::from_millis(error.retry_after_ms.unwrap_or(0)).min(most))
             }
-            Ok(_) => RETRY_AFTER,
+            Ok(_) => HEARTBEAT_RETRY_PAUSE_MAX,
         };
         self.heartbeat = Heartbeat::Due { at: if again { self.now } else { self.now + pause } };
     }
@@ -251,14 +251,14 @@ impl MatchHosting {
     /// Tells a match that is new or has changed.
     fn tell(&mut self, hosted: pb::HostedMatch) {
         let known = pb::HostedMatch { confirm_in_ms: None, ..hosted.clone() };
-        if self.told.get(&hosted.match_id) == Some(&known) {
+        if self.last_told_matches.get(&hosted.match_id) == Some(&known) {
             return;
         }
         match hosted.state() {
             pb::HostedMatchState::Confirming | pb::HostedMatchState::Playing => {
-                self.told.insert(hosted.match_id.clone(), known);
+                self.last_told_matches.insert(hosted.match_id.clone(), known);
             }
-            _ => drop(self.told.remove(&hosted.match_id)),
+            _ => drop(self.last_told_matches.remove(&hosted.match_id)),
         }
         self.outcomes.push_back(HostingOutcome::Match(Box::new(hosted)));
     }
@@ -294,7 +294,7 @@ impl MatchHosting {
     /// Ends when the ends and reports underway are answered.
     fn enter_ending_state(&mut self, end: HostEnd) {
         self.calls.forget_unwanted(|_, request| matches!(request, HostRequest::Heartbeat(_)));
-        self.state = State::Ending { end, until: self.now + ENDING_TIME };
+        self.state = State::Ending { end, until: self.now + ENDING_TIME_MAX };
     }
 }
 

@@ -20,13 +20,13 @@ use crate::pb;
 /// Shortest and longest time between two heartbeats.
 const HEARTBEAT_INTERVAL_RANGE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(60)];
 /// Time after which a failed update is sent again, beyond the attempts of the call itself.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+const UPDATE_RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Most reservations in one update.
 const RESERVATIONS_PER_UPDATE_MAX: usize = 256;
 
 /// Advertisement of the own session.
 pub(super) struct Advertising {
-    hosting: HostedSession,
+    hosted_session: HostedSession,
     /// Hash that the client sends with the session; `None` after the server called it stale.
     service_configuration_hash: Option<u32>,
     /// Latency token of the client; empty for none.
@@ -39,14 +39,14 @@ pub(super) struct Advertising {
     guests: Guests,
     update: Option<UpdateUnderway>,
     /// The session is to be published as a whole with the next update.
-    publishes: bool,
+    is_publication_due: bool,
     is_published: bool,
     is_full_told: bool,
     next_update_at: MonotonicTime,
     /// The last update failed: the next one waits for its time, also with news.
-    has_failed: bool,
+    has_last_update_failed: bool,
     /// Calls that create the advertisement, by one idempotency key.
-    creates: Vec<CallId>,
+    create_calls: Vec<CallId>,
     /// Time since which no party was coming. `None`: the session stays open, for example because guests have joined.
     alone_since: Option<MonotonicTime>,
 }
@@ -56,7 +56,7 @@ struct UpdateUnderway {
     call: CallId,
     started_at: MonotonicTime,
     is_create: bool,
-    publishes: bool,
+    is_publication: bool,
     confirmed: Vec<String>,
     joined: Vec<String>,
 }
@@ -82,7 +82,7 @@ impl Advertising {
         now: MonotonicTime,
     ) -> Self {
         Self {
-            hosting,
+            hosted_session: hosting,
             service_configuration_hash: options.service_configuration_hash,
             latency_token: Vec::new(),
             id: String::new(),
@@ -92,12 +92,12 @@ impl Advertising {
             responder: HostResponder::new(HostCookieKey(effects.random_bytes())),
             guests: Guests::default(),
             update: None,
-            publishes: true,
+            is_publication_due: true,
             is_published: false,
             is_full_told: false,
             next_update_at: now,
-            has_failed: false,
-            creates: Vec::new(),
+            has_last_update_failed: false,
+            create_calls: Vec::new(),
             alone_since: is_drawn.then_some(now),
         }
     }
@@ -114,7 +114,7 @@ impl Advertising {
 
     /// Session as the game described it last.
     pub(super) fn hosted_session(&self) -> &HostedSession {
-        &self.hosting
+        &self.hosted_session
     }
 
     /// Takes the answer to an earlier update, which came late. Returns whether it is about this advertisement: by its id, or since the call
@@ -124,7 +124,7 @@ impl Advertising {
         call: CallId,
         answer: &pb::MatchmakingUpdateAdvertisementResponse,
     ) -> bool {
-        if !self.is_published && self.creates.contains(&call) {
+        if !self.is_published && self.create_calls.contains(&call) {
             // The next attempt says the rest; until then these are for its deletion.
             self.id.clone_from(&answer.advertisement_id);
             self.token.clone_from(&answer.advertisement_token);
@@ -171,10 +171,10 @@ impl Advertising {
         self.id.clone_from(&answer.advertisement_id);
         self.token.clone_from(&answer.advertisement_token);
         self.is_published = true;
-        self.has_failed = false;
+        self.has_last_update_failed = false;
         if let (Some(id), Some(key)) = (id_bytes_from_hex(&self.id), ProbeKey::new(&self.probe_key))
             && is_new
-            && self.hosting.probe_port.is_some()
+            && self.hosted_session.probe_port.is_some()
         {
             self.responder.set_advertisement(id, key);
         }
@@ -202,10 +202,10 @@ impl Advertising {
         now: MonotonicTime,
     ) -> Option<AdvertisingEnd> {
         let update = self.update.take()?;
-        let is_first = !std::mem::replace(&mut self.has_failed, true);
-        let retry_after = error.retry_after_ms.map_or(RETRY_AFTER, Duration::from_millis);
-        self.next_update_at = now + retry_after.clamp(RETRY_AFTER, Duration::from_secs(60));
-        self.publishes |= update.publishes;
+        let is_first = !std::mem::replace(&mut self.has_last_update_failed, true);
+        let retry_after = error.retry_after_ms.map_or(UPDATE_RETRY_PAUSE_MIN, Duration::from_millis);
+        self.next_update_at = now + retry_after.clamp(UPDATE_RETRY_PAUSE_MIN, Duration::from_secs(60));
+        self.is_publication_due |= update.is_publication;
         match error.reason {
             // The next update names none of them; those that still have seats are in its answer.
             pb::ErrorReason::ReservationNotFound | pb::ErrorReason::ReservationEnded => {
@@ -219,7 +219,7 @@ impl Advertising {
                 self.token.clear();
                 self.is_published = false;
                 self.idempotency_key = effects.idempotency_key();
-                self.creates.clear();
+                self.create_calls.clear();
             }
             _ if error.is_transient() || error.is_outcome_unknown() => {
                 self.guests.restore_joined(update.joined);
@@ -228,7 +228,7 @@ impl Advertising {
             _ => return Some(AdvertisingEnd::Refused(error)),
         }
         self.guests.restore_joined(update.joined);
-        self.publishes = true;
+        self.is_publication_due = true;
         if is_first {
             self.next_update_at = now;
         }
@@ -251,18 +251,18 @@ impl Advertising {
 
     /// Takes the session as it is now, and the reservations of the parties that have joined.
     pub(super) fn change_session(&mut self, session: pb::SessionCompositionData, joined: Vec<String>) {
-        self.hosting.session = session;
-        self.publishes = true;
+        self.hosted_session.session = session;
+        self.is_publication_due = true;
         if !joined.is_empty() {
             self.alone_since = None;
         }
         self.guests.join(joined);
-        self.is_full_told &= self.hosting.open_seats() == 0;
+        self.is_full_told &= self.hosted_session.open_seats() == 0;
     }
 
     /// Takes a latency token. The round trips of an advertisement expire with the one that it was published with, so a new one is published.
     pub(super) fn renew_latency_token(&mut self, token: Vec<u8>) {
-        self.publishes |= !token.is_empty() && token != self.latency_token;
+        self.is_publication_due |= !token.is_empty() && token != self.latency_token;
         self.latency_token = token;
     }
 
@@ -275,7 +275,7 @@ impl Advertising {
         effects: &mut Effects,
         now: MonotonicTime,
     ) {
-        self.responder.set_full(self.hosting.open_seats() <= self.guests.seats_coming());
+        self.responder.set_full(self.hosted_session.open_seats() <= self.guests.seats_coming());
         let time = ArrivalAndAnswerTime { arrived_us: now.as_micros(), now_us: now.as_micros() };
         if let Some(packet) = self.responder.handle(packet, from, time, judge) {
             effects.transmits.push_back(Transmit { to: from, packet });
@@ -297,7 +297,9 @@ impl Advertising {
 
     /// Whether the game or a guest's reservation needs an update before the next heartbeat.
     fn has_news(&self) -> bool {
-        self.is_published && !self.has_failed && (self.publishes || self.guests.has_changes_to_send())
+        self.is_published
+            && !self.has_last_update_failed
+            && (self.is_publication_due || self.guests.has_changes_to_send())
     }
 
     fn alone_until(&self, options: &MatchingOptions) -> Option<MonotonicTime> {
@@ -313,18 +315,18 @@ impl Advertising {
     }
 
     fn end_if_full(&mut self, effects: &mut Effects) -> Option<AdvertisingEnd> {
-        if self.hosting.open_seats() > 0 || self.publishes {
+        if self.hosted_session.open_seats() > 0 || self.is_publication_due {
             return None;
         }
         if !std::mem::replace(&mut self.is_full_told, true) {
             effects.tell(Outcome::SessionFull);
         }
-        (!self.hosting.keep_when_full).then_some(AdvertisingEnd::Full)
+        (!self.hosted_session.keep_when_full).then_some(AdvertisingEnd::Full)
     }
 
     fn send_update(&mut self, set_id: u32, effects: &mut Effects, now: MonotonicTime) {
         let confirmed = self.guests.to_confirm(RESERVATIONS_PER_UPDATE_MAX);
-        let publishes = std::mem::take(&mut self.publishes);
+        let publishes = std::mem::take(&mut self.is_publication_due);
         // Reservations end with the update that names their players.
         let joined = if publishes && self.is_published {
             self.guests.take_joined(RESERVATIONS_PER_UPDATE_MAX)
@@ -342,27 +344,28 @@ impl Advertising {
         let is_create = !self.is_published;
         if is_create {
             request.idempotency_key.clone_from(&self.idempotency_key);
-            request.kind = self.hosting.advertised_kind().into();
+            request.kind = self.hosted_session.advertised_kind().into();
         }
         if publishes || is_create {
-            request.session_composition = Some(with_latency_token(&self.hosting.session, &self.latency_token));
+            request.session_composition = Some(with_latency_token(&self.hosted_session.session, &self.latency_token));
             request.service_configuration_hash = self.service_configuration_hash;
             request.time_to_live_ms =
-                self.hosting.time_to_live.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-            request.connect_data.clone_from(&self.hosting.connect_data);
-            request.allowed_ranges.clone_from(&self.hosting.allowed_ranges);
+                self.hosted_session.time_to_live.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+            request.connect_data.clone_from(&self.hosted_session.connect_data);
+            request.allowed_ranges.clone_from(&self.hosted_session.allowed_ranges);
             request.probe = self.probe_endpoint();
         }
         let call = effects.call(Request::UpdateAdvertisement(Box::new(request)), now);
         if is_create {
-            self.creates.push(call);
+            self.create_calls.push(call);
         }
-        self.update = Some(UpdateUnderway { call, started_at: now, is_create, publishes, confirmed, joined });
+        self.update =
+            Some(UpdateUnderway { call, started_at: now, is_create, is_publication: publishes, confirmed, joined });
     }
 
     fn probe_endpoint(&self) -> Option<pb::ProbeEndpoint> {
-        let port = self.hosting.probe_port?;
-        let address = match self.hosting.probe_address {
+        let port = self.hosted_session.probe_port?;
+        let address = match self.hosted_session.probe_address {
             None => Vec::new(),
             Some(IpAddr::V4(address)) => address.octets().to_vec(),
             Some(IpAddr::V6(address)) => address.octets().to_vec(),
@@ -375,7 +378,7 @@ impl fmt::Debug for Advertising {
     /// Prints no token and no key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Advertising")
-            .field("hosting", &self.hosting)
+            .field("hosting", &self.hosted_session)
             .field("id", &self.id)
             .field("guests", &self.guests)
             .finish_non_exhaustive()

@@ -8,7 +8,7 @@ use crate::matching::monotonic_time::MonotonicTime;
 use crate::retry::RetryPolicy;
 
 /// Time after which an attempt counts as lost. The server answers within 5 s.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Request that may be sent again, because a second one has no other effect.
 pub(crate) trait IdempotentRequest: Clone {
@@ -63,7 +63,7 @@ impl<Request: IdempotentRequest> CallTable<Request> {
         self.next_id += 1;
         self.outbox.push_back((id, request.clone()));
         self.pending
-            .insert(id, PendingCall { request, attempts: 1, wait: Wait::Answer { until: now + ANSWER_TIMEOUT } });
+            .insert(id, PendingCall { request, attempts: 1, wait: Wait::Answer { until: now + ATTEMPT_TIMEOUT } });
         id
     }
 
@@ -105,7 +105,7 @@ impl<Request: IdempotentRequest> CallTable<Request> {
                 && until <= now
             {
                 call.attempts += 1;
-                call.wait = Wait::Answer { until: now + ANSWER_TIMEOUT };
+                call.wait = Wait::Answer { until: now + ATTEMPT_TIMEOUT };
                 self.outbox.push_back((*id, call.request.clone()));
             }
         }

@@ -19,7 +19,7 @@ pub(super) struct Effects {
     pub(super) calls: CallTable<Request>,
     pub(super) transmits: VecDeque<Transmit>,
     pub(super) outcomes: VecDeque<Outcome>,
-    pub(super) budget: PacketBudget,
+    pub(super) packet_budget: PacketBudget,
     rng: StdRng,
 }
 
@@ -30,7 +30,7 @@ impl Effects {
             calls: CallTable::default(),
             transmits: VecDeque::new(),
             outcomes: VecDeque::new(),
-            budget: PacketBudget::default(),
+            packet_budget: PacketBudget::default(),
             rng: StdRng::from_seed(seed),
         }
     }

@@ -53,7 +53,7 @@ pub enum Event {
         joined_reservation_ids: Vec<String>,
     },
     /// A reservation of the hosted session changed, from a [`MatchmakingStream`](crate::MatchmakingStream). Without a stream, heartbeats find it.
-    Reservation(pb::ReservationEvent),
+    ReservationChanged(pb::ReservationEvent),
     /// Latency token to send from now on; empty for none. From [`Beacons::poll_token`](crate::probe::Beacons::poll_token).
     LatencyToken(SecretBytes),
     /// The player does not want to play any longer, or leaves the session. Legal in every state.

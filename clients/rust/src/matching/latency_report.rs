@@ -12,7 +12,7 @@ const ROUND_TRIP_MS_MAX: f64 = 60_000.0;
 
 /// Measurements of all candidates of the last answer, each once.
 pub(super) fn measurements(round: &Round, memory: &SearchMemory, now: MonotonicTime) -> Vec<pb::LatencyMeasurement> {
-    let measurement = |id: &String| match current_finding(round, memory, id) {
+    let measurement = |id: &String| match finding_still_valid(round, memory, id) {
         Some((host, finding)) => to_measurement(id, host, finding, now),
         None => pb::LatencyMeasurement {
             advertisement_id: id.clone(),
@@ -24,10 +24,10 @@ pub(super) fn measurements(round: &Round, memory: &SearchMemory, now: MonotonicT
 }
 
 /// Order without the server's: those that answered, by median round trip; then those that were not probed, in the order as it was.
-pub(super) fn own_order(round: &Round, memory: &SearchMemory) -> Vec<String> {
+pub(super) fn order_without_server(round: &Round, memory: &SearchMemory) -> Vec<String> {
     let mut order: Vec<(f64, &String)> = Vec::new();
     for id in round.order() {
-        match current_finding(round, memory, id) {
+        match finding_still_valid(round, memory, id) {
             Some((host, ProbeFinding::Answered)) => {
                 order.push((host.prober.statistics().p50_ms.unwrap_or(f64::INFINITY), id));
             }
@@ -40,7 +40,11 @@ pub(super) fn own_order(round: &Round, memory: &SearchMemory) -> Vec<String> {
 }
 
 /// Host and its finding, where it is still true: that a host is full holds for the round in which it said so.
-fn current_finding<'a>(round: &Round, memory: &'a SearchMemory, id: &str) -> Option<(&'a ProbedHost, ProbeFinding)> {
+fn finding_still_valid<'a>(
+    round: &Round,
+    memory: &'a SearchMemory,
+    id: &str,
+) -> Option<(&'a ProbedHost, ProbeFinding)> {
     let host = memory.host(id)?;
     let finding = host.finding?;
     (finding != ProbeFinding::Full || round.probed.contains(id)).then_some((host, finding))

@@ -33,7 +33,7 @@ const TRANSITIONS_MAX: usize = 64;
 pub struct Matching {
     options: MatchingOptions,
     effects: Effects,
-    memory: SearchMemory,
+    search_memory: SearchMemory,
     exclusions: TimedExclusions,
     stage: Stage,
     prober_data_judge: Option<ProberDataJudge>,
@@ -42,7 +42,7 @@ pub struct Matching {
     now: MonotonicTime,
     started_at: MonotonicTime,
     /// Start of the rounds since the last draw.
-    rounds_started_at: MonotonicTime,
+    redraw_wait_started_at: MonotonicTime,
     /// Milliseconds until the limits of the search relax, as of the last answer.
     next_expansion_in_ms: Option<u64>,
     /// Searches in a row whose ruleset was stale.
@@ -56,14 +56,14 @@ impl Matching {
         Self {
             options,
             effects: Effects::new(seed),
-            memory: SearchMemory::default(),
+            search_memory: SearchMemory::default(),
             exclusions: TimedExclusions::default(),
             stage: Stage::Idle,
             prober_data_judge: None,
             latency_token: Vec::new(),
             now: MonotonicTime::default(),
             started_at: MonotonicTime::default(),
-            rounds_started_at: MonotonicTime::default(),
+            redraw_wait_started_at: MonotonicTime::default(),
             next_expansion_in_ms: None,
             stale_in_a_row: 0,
         }
@@ -71,7 +71,7 @@ impl Matching {
 
     /// Counts a packet of another loop of this client in the limit of 40 packets a second.
     pub fn record_packet_of_other_loop(&mut self, now: MonotonicTime) {
-        self.effects.budget.record_sent_packet(now);
+        self.effects.packet_budget.record_sent_packet(now);
     }
 
     /// Sets the game's judgement on the data of involved probes, while this client hosts. Without it, all data fits.
@@ -108,7 +108,7 @@ impl Matching {
             Event::SessionChanged { session, joined_reservation_ids } => {
                 self.change_hosted_session(*session, joined_reservation_ids, now);
             }
-            Event::Reservation(event) => self.on_reservation_event(&event, now),
+            Event::ReservationChanged(event) => self.on_reservation_event(&event, now),
             Event::LatencyToken(token) => self.set_latency_token(token.0),
             Event::Cancel => self.end(EndReason::Cancelled, now),
         }

@@ -71,7 +71,7 @@ pub struct ConnectTarget {
     /// Round trip to the host: measured where it was probed, else estimated; milliseconds. `None` if unknown.
     pub round_trip_ms: Option<f32>,
     /// The party was in the session before.
-    pub again: bool,
+    pub is_reconnect: bool,
 }
 
 impl fmt::Debug for ConnectTarget {
@@ -83,7 +83,7 @@ impl fmt::Debug for ConnectTarget {
             .field("seats", &self.seats)
             .field("connect_data", &debug_secret_length(&self.connect_data))
             .field("round_trip_ms", &self.round_trip_ms)
-            .field("again", &self.again)
+            .field("again", &self.is_reconnect)
             .finish()
     }
 }

@@ -47,19 +47,19 @@ impl ProbePhase {
         for host in &mut self.hosts {
             host.prober.expire(now.as_micros());
         }
-        if effects.budget.next_at() <= now
+        if effects.packet_budget.next_at() <= now
             && let Some(host) = self.next_to_send()
             && let Some(packet) = host.prober.next_packet(now.as_micros())
         {
             effects.transmits.push_back(Transmit { to: host.endpoint, packet });
-            effects.budget.record_sent_packet(now);
+            effects.packet_budget.record_sent_packet(now);
         }
         self.hosts.iter().all(|host| host.prober.finding().is_some())
     }
 
     /// Time of the next packet, of the next late answer, or of the end.
     pub(super) fn next_timeout(&self, effects: &Effects) -> MonotonicTime {
-        let budget_at = effects.budget.next_at();
+        let budget_at = effects.packet_budget.next_at();
         let timeouts = self.under_test().flat_map(|host| {
             let send_at = host.prober.next_send_us().map(|at_us| MonotonicTime::from_micros(at_us).max(budget_at));
             let expires_at = host.prober.next_expiry_us().map(MonotonicTime::from_micros);

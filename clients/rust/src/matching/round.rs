@@ -13,7 +13,7 @@ const CANDIDATES_MAX: usize = 256;
 const QUICK_PHASE_CANDIDATES_MAX: usize = 50;
 const INVOLVED_PHASE_CANDIDATES_MAX: usize = 10;
 /// Difference by which a round trip may exceed its estimate, milliseconds: estimates are rounded to 25 ms, and half of them err by more.
-const ESTIMATE_MARGIN_MS: f64 = 100.0;
+const ESTIMATE_ERROR_ALLOWANCE_MS: f64 = 100.0;
 
 /// Candidates of one search and its reports.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(super) struct Round {
     plan: Option<pb::LatencyPlan>,
     order: Vec<String>,
     targets: BTreeMap<String, ProbeTarget>,
-    round_trips_ms: BTreeMap<String, f32>,
+    server_round_trips_ms: BTreeMap<String, f32>,
     /// Probed in this round.
     pub(super) probed: BTreeSet<String>,
     /// The next best candidates are probed too, because too few of the best answered.
-    pub(super) is_second_try: bool,
+    pub(super) has_probed_next_best: bool,
     /// The only candidate to probe: it cannot be reserved without a measurement. Joining follows.
-    pub(super) must_measure: Option<String>,
+    pub(super) must_measure_id: Option<String>,
 }
 
 impl Round {
@@ -37,10 +37,10 @@ impl Round {
             plan: found.latency_plan,
             order: Vec::new(),
             targets: BTreeMap::new(),
-            round_trips_ms: BTreeMap::new(),
+            server_round_trips_ms: BTreeMap::new(),
             probed: BTreeSet::new(),
-            is_second_try: false,
-            must_measure: None,
+            has_probed_next_best: false,
+            must_measure_id: None,
         };
         round.apply_candidates(&found.candidates);
         round
@@ -107,12 +107,13 @@ impl Round {
 
     /// Round trip as the last answer tells it, milliseconds.
     pub(super) fn round_trip_from_server_ms(&self, advertisement_id: &str) -> Option<f32> {
-        self.round_trips_ms.get(advertisement_id).copied()
+        self.server_round_trips_ms.get(advertisement_id).copied()
     }
 
     /// Estimated round trip at its high end, milliseconds; infinite if there is no estimate.
     pub(super) fn high_estimate_to_advert_ms(&self, advertisement_id: &str) -> f64 {
-        self.round_trip_from_server_ms(advertisement_id).map_or(f64::INFINITY, |ms| f64::from(ms) + ESTIMATE_MARGIN_MS)
+        self.round_trip_from_server_ms(advertisement_id)
+            .map_or(f64::INFINITY, |ms| f64::from(ms) + ESTIMATE_ERROR_ALLOWANCE_MS)
     }
 
     fn apply_candidates(&mut self, candidates: &[pb::Candidate]) {
@@ -126,8 +127,8 @@ impl Round {
             self.order.push(id.clone());
             self.add_target(id, candidate.probe.as_ref());
             match candidate.round_trip_ms {
-                Some(ms) => self.round_trips_ms.insert(id.clone(), ms),
-                None => self.round_trips_ms.remove(id),
+                Some(ms) => self.server_round_trips_ms.insert(id.clone(), ms),
+                None => self.server_round_trips_ms.remove(id),
             };
         }
     }
@@ -147,7 +148,11 @@ fn probe_target(advertisement_id: &str, probe: &pb::ProbeEndpoint) -> Option<Pro
     };
     let port = u16::try_from(probe.port).ok().filter(|port| *port != 0)?;
     let [advertisement, ..] = *id_bytes_from_hex(advertisement_id)?.as_chunks::<8>().0 else { return None };
-    Some(ProbeTarget { endpoint: SocketAddr::new(address, port), key: ProbeKey::new(&probe.probe_key)?, advertisement })
+    Some(ProbeTarget {
+        endpoint: SocketAddr::new(address, port),
+        key: ProbeKey::new(&probe.probe_key)?,
+        advertisement_id_prefix: advertisement,
+    })
 }
 
 /// The 16 bytes of an advertisement id of 32 hexadecimal digits.

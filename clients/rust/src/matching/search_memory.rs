@@ -10,7 +10,7 @@ use crate::matching::monotonic_time::MonotonicTime;
 /// Time without a call after which a search is a new one. The server forgets a search after 60 s.
 const TOKEN_IDLE_MAX: Duration = Duration::from_secs(50);
 /// Hosts probed in one search: as many as its token keeps.
-const PROBED_MAX: usize = 64;
+const HOSTS_PROBED_PER_SEARCH_MAX: usize = 64;
 /// Age up to which a measurement is good. Later the server counts it as no better than its estimate.
 const MEASUREMENT_AGE_MAX: Duration = Duration::from_secs(60);
 
@@ -19,9 +19,9 @@ const MEASUREMENT_AGE_MAX: Duration = Duration::from_secs(60);
 pub(super) struct SearchMemory {
     token: Vec<u8>,
     token_used_at: MonotonicTime,
-    hosts: BTreeMap<String, ProbedHost>,
-    probed: usize,
-    has_waited_for_hosts: bool,
+    probed_hosts: BTreeMap<String, ProbedHost>,
+    probed_count: usize,
+    has_waited_for_answering_hosts: bool,
 }
 
 /// Host that was probed in this search.
@@ -41,7 +41,7 @@ impl ProbedHost {
 
 impl SearchMemory {
     /// Token of the search that goes on; empty for a new one.
-    pub(super) fn token(&mut self, now: MonotonicTime) -> Vec<u8> {
+    pub(super) fn token_unless_idle(&mut self, now: MonotonicTime) -> Vec<u8> {
         if TOKEN_IDLE_MAX < now.since(self.token_used_at) {
             self.forget_search();
         }
@@ -64,27 +64,27 @@ impl SearchMemory {
     /// Whether a round of this search has waited before, because too few hosts answered. Silent hosts count for the whole search, so
     /// that waiting longer need not help.
     pub(super) fn mark_waited_for_hosts(&mut self) -> bool {
-        std::mem::replace(&mut self.has_waited_for_hosts, true)
+        std::mem::replace(&mut self.has_waited_for_answering_hosts, true)
     }
 
     /// Number of hosts that may still be probed.
     pub(super) fn probes_left(&self) -> usize {
-        PROBED_MAX.saturating_sub(self.probed)
+        HOSTS_PROBED_PER_SEARCH_MAX.saturating_sub(self.probed_count)
     }
 
     /// Counts hosts that are probed now.
     pub(super) fn count_probed(&mut self, hosts: usize) {
-        self.probed = self.probed.saturating_add(hosts);
+        self.probed_count = self.probed_count.saturating_add(hosts);
     }
 
     /// Keeps the result of a run.
     pub(super) fn record(&mut self, advertisement_id: String, prober: HostProber, finding: Option<ProbeFinding>) {
-        self.hosts.insert(advertisement_id, ProbedHost { prober, finding });
+        self.probed_hosts.insert(advertisement_id, ProbedHost { prober, finding });
     }
 
     /// Host that was probed in this search.
     pub(super) fn host(&self, advertisement_id: &str) -> Option<&ProbedHost> {
-        self.hosts.get(advertisement_id)
+        self.probed_hosts.get(advertisement_id)
     }
 
     /// Whether a host did not answer in this search, or is incompatible. The server knows it too, unless the report was lost.

@@ -69,10 +69,10 @@ pub(super) enum Stage {
         until: MonotonicTime,
     },
     Advertising(Box<Advertising>),
-    JoinedAsGuest(Box<Seat>),
-    JoinedAsHost(Box<HostedSession>),
+    JoinedAsGuest(Box<ReservedSeats>),
+    HostingFullSession(Box<HostedSession>),
     /// Without seats of its own on the server: another client hosts now.
-    JoinedAsMember,
+    JoinedAsFormerHost,
     Ending {
         reason: EndReason,
         until: MonotonicTime,
@@ -91,22 +91,22 @@ pub(super) enum ProbeStep {
 #[derive(Debug)]
 pub(super) enum JoinStep {
     Reserving { call: CallId, advertisement_id: String },
-    Connecting { seat: Seat, until: MonotonicTime },
+    Connecting { seat: ReservedSeats, until: MonotonicTime },
 }
 
 /// Reserved seats.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct ReservedSeats {
     pub(super) advertisement_id: String,
     pub(super) reservation: pb::Reservation,
     pub(super) connect_data: Vec<u8>,
     pub(super) round_trip_ms: Option<f32>,
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for ReservedSeats {
     /// Prints no connect data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat")
+        f.debug_struct("ReservedSeats")
             .field("advertisement_id", &self.advertisement_id)
             .field("reservation", &self.reservation)
             .finish_non_exhaustive()
@@ -125,7 +125,7 @@ impl Stage {
             Stage::Joining { .. } => MatchingState::Joining,
             Stage::Waiting { .. } => MatchingState::Waiting,
             Stage::Advertising(_) => MatchingState::Advertising,
-            Stage::JoinedAsGuest(_) | Stage::JoinedAsHost(_) | Stage::JoinedAsMember => MatchingState::Joined,
+            Stage::JoinedAsGuest(_) | Stage::HostingFullSession(_) | Stage::JoinedAsFormerHost => MatchingState::Joined,
             Stage::Ending { .. } => MatchingState::Ending,
             Stage::Ended => MatchingState::Ended,
         }
@@ -146,7 +146,7 @@ impl Stage {
     }
 
     /// Reservation that the state holds.
-    pub(super) fn seat(&self) -> Option<&Seat> {
+    pub(super) fn seat(&self) -> Option<&ReservedSeats> {
         match self {
             Stage::Joining { step: JoinStep::Connecting { seat, .. }, .. } => Some(seat),
             Stage::JoinedAsGuest(seat) => Some(seat),

@@ -26,12 +26,12 @@ pub struct Responder {
     key: [u8; 32],
     start: Instant,
     /// Held for one packet only, never across an await.
-    host: Mutex<ResponderWithJudge>,
+    responder: Mutex<ResponderWithJudge>,
 }
 
 struct ResponderWithJudge {
     responder: HostResponder,
-    on_involved: ProberDataJudge,
+    prober_data_judge: ProberDataJudge,
 }
 
 impl Default for Responder {
@@ -44,14 +44,14 @@ impl Responder {
     /// Responder with keys of its own. All involved probes fit, until [`Responder::with_prober_data_judge`] sets another judgement.
     pub fn new() -> Self {
         let responder = HostResponder::new(HostCookieKey(random::bytes()));
-        let host = ResponderWithJudge { responder, on_involved: Box::new(|_, _| Verdict::Fits) };
-        Self { key: random::bytes(), start: Instant::now(), host: Mutex::new(host) }
+        let host = ResponderWithJudge { responder, prober_data_judge: Box::new(|_, _| Verdict::Fits) };
+        Self { key: random::bytes(), start: Instant::now(), responder: Mutex::new(host) }
     }
 
     /// Sets the judgement of the game on the data of involved probes, such as build and map. It may write data of its own for the
     /// answer, as long as the client's and 18 bytes more. It is asked at most 20 times a second.
     pub fn with_prober_data_judge(self, judge: impl FnMut(&[u8], &mut Vec<u8>) -> Verdict + Send + 'static) -> Self {
-        self.lock_responder().on_involved = Box::new(judge);
+        self.lock_responder().prober_data_judge = Box::new(judge);
         self
     }
 
@@ -85,7 +85,7 @@ impl Responder {
             return None;
         }
         let arrived_us = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let ResponderWithJudge { responder, on_involved } = &mut *self.lock_responder();
+        let ResponderWithJudge { responder, prober_data_judge: on_involved } = &mut *self.lock_responder();
         responder.handle(packet, from, ArrivalAndAnswerTime { arrived_us, now_us: arrived_us }, on_involved)
     }
 
@@ -108,7 +108,7 @@ impl Responder {
 
     fn lock_responder(&self) -> MutexGuard<'_, ResponderWithJudge> {
         // A panic of the game's judgement leaves the limits as they were.
-        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+        self.responder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Queueing {
     /// Match of the last ready check that the game heard of.
     asked_match_id: String,
     connect_attempts: u32,
-    report: Option<CallId>,
+    report_call: Option<CallId>,
     /// Whether the request to enter may have been made before, with the token that it has.
     is_restored: bool,
     token_renewal: TokenRenewal,
@@ -108,7 +108,7 @@ impl Queueing {
             status: None,
             asked_match_id: String::new(),
             connect_attempts: 0,
-            report: None,
+            report_call: None,
             is_restored,
             token_renewal: TokenRenewal::default(),
         }
@@ -276,8 +276,8 @@ impl Queueing {
             (QueueRequest::Respond(_), Ok(QueueAnswer::Respond(response))) => {
                 response.status.into_iter().for_each(|status| self.on_status(status));
             }
-            (QueueRequest::ReportResult(_), _) if self.report == Some(id) => {
-                self.report = None;
+            (QueueRequest::ReportResult(_), _) if self.report_call == Some(id) => {
+                self.report_call = None;
                 self.end_if_over();
             }
             (QueueRequest::Heartbeat(_), result) if self.token_renewal.is_call(id) => {
@@ -295,7 +295,7 @@ impl Queueing {
         };
         self.saved.ticket.ticket_id.clone_from(&status.ticket_id);
         self.saved.ticket.ticket_token = entered.ticket_token;
-        self.saved.expires_in_ms = entered.expires_in_ms;
+        self.saved.ttl_ms = entered.expires_in_ms;
         self.state = State::Watching;
         self.watch = Watch::Wanted;
         self.on_status(status);
@@ -405,14 +405,14 @@ impl Queueing {
 
     fn report_result(&mut self, team_ranks: Vec<pb::TeamRank>) {
         let found = self.status.as_ref().and_then(|status| status.found_match.as_ref());
-        let (Some(found), State::Playing, None) = (found, &self.state, self.report) else { return };
+        let (Some(found), State::Playing, None) = (found, &self.state, self.report_call) else { return };
         let request = pb::ReportResultRequest {
             match_id: found.match_id.clone(),
             team_ranks,
             ticket_token: self.saved.ticket.ticket_token.clone(),
             ..Default::default()
         };
-        self.report = Some(self.calls.start(QueueRequest::ReportResult(request), self.now));
+        self.report_call = Some(self.calls.start(QueueRequest::ReportResult(request), self.now));
     }
 
     /// Takes a latency token: the request to enter has it, or a heartbeat.
@@ -437,7 +437,7 @@ impl Queueing {
         };
         let reports = status.found_match.as_ref().and_then(|found| found.reports.as_ref());
         let awaits_reports = reports.is_some_and(|reports| reports.state() == pb::ReportState::Waiting);
-        if !awaits_reports && self.report.is_none() {
+        if !awaits_reports && self.report_call.is_none() {
             let reason = status.end_reason();
             self.start_ending(QueueEnd::Ticket(reason));
         }
@@ -470,7 +470,7 @@ impl Queueing {
     }
 
     fn ttl(&self) -> Duration {
-        if self.saved.expires_in_ms == 0 { TTL_DEFAULT } else { Duration::from_millis(self.saved.expires_in_ms) }
+        if self.saved.ttl_ms == 0 { TTL_DEFAULT } else { Duration::from_millis(self.saved.ttl_ms) }
     }
 }
 

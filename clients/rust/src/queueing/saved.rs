@@ -18,14 +18,14 @@ pub(super) struct SavedTicket {
     /// Request with its idempotency key.
     pub(super) request: pb::QueueEnterRequest,
     /// TTL without a watch, milliseconds.
-    pub(super) expires_in_ms: u64,
+    pub(super) ttl_ms: u64,
 }
 
 impl SavedTicket {
     /// The bytes. They contain the ticket's token: keep them where other players cannot read them.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(self.expires_in_ms.to_be_bytes());
+        bytes.extend(self.ttl_ms.to_be_bytes());
         bytes.extend(self.ticket.encode_length_delimited_to_vec());
         bytes.extend(self.request.encode_length_delimited_to_vec());
         bytes
@@ -37,6 +37,6 @@ impl SavedTicket {
         let (expires_in_ms, mut rest) = rest.split_first_chunk::<8>()?;
         let ticket = pb::TicketReference::decode_length_delimited(&mut rest).ok()?;
         let request = pb::QueueEnterRequest::decode_length_delimited(&mut rest).ok()?;
-        rest.is_empty().then_some(Self { ticket, request, expires_in_ms: u64::from_be_bytes(*expires_in_ms) })
+        rest.is_empty().then_some(Self { ticket, request, ttl_ms: u64::from_be_bytes(*expires_in_ms) })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::matching::{CallError, CallId, MonotonicTime};
 
 /// Shortest and longest time after which a latency token is sent again whose heartbeat has failed, with all its attempts.
-const PAUSE_RANGE: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
+const RETRY_PAUSE_RANGE: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 
 /// Latest latency token of a loop, and whether the server has it.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl TokenRenewal {
     pub(super) fn on_ended(&mut self, failure: Option<CallError>, now: MonotonicTime) {
         self.call = None;
         if let Some(error) = failure.filter(|error| !error.is_final() && !self.latest.is_empty()) {
-            let [least, most] = PAUSE_RANGE;
+            let [least, most] = RETRY_PAUSE_RANGE;
             let pause = error.retry_after_ms.map_or(least, Duration::from_millis).clamp(least, most);
             self.due_at.get_or_insert(now + pause);
         }

@@ -160,7 +160,7 @@ async fn matching_run_of_a_host_answers_probes_and_deletes_its_advertisement() {
     let probe = script.updates.lock().unwrap()[0].probe.clone().unwrap();
     assert_eq!(probe.port, u32::from(port));
     let (key, endpoint) = (ProbeKey::new(&probe.probe_key).unwrap(), SocketAddr::from(([127, 0, 0, 1], port)));
-    let target = ProbeTarget { endpoint, key, advertisement: [1, 2, 3, 4, 5, 6, 7, 8] };
+    let target = ProbeTarget { endpoint, key, advertisement_id_prefix: [1, 2, 3, 4, 5, 6, 7, 8] };
     let (mut prober, searcher) = (HostProber::new(target, [7; 8], 25.0), self::socket().await);
     searcher.send_to(&prober.next_packet(0).unwrap(), endpoint).await.unwrap();
     let mut answer = [0; 64];

@@ -116,7 +116,7 @@ async fn stream_end_is_reported_to_every_caller() {
     let assert_stream_ended = |error: Error| {
         let Error::StreamEnded(Some(end)) = &error else { panic!("{error}") };
         assert_eq!((end.code, end.reason.as_deref()), (Code::Unavailable, Some("DRAINING")), "{error}");
-        assert_eq!(end.metadata.get("grace_s").map(String::as_str), Some("10"));
+        assert_eq!(end.reason_metadata.get("grace_s").map(String::as_str), Some("10"));
     };
     assert_stream_ended(waiting.unwrap_err());
     assert_stream_ended(connection.search(Default::default()).await.unwrap_err());

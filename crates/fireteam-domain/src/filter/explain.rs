@@ -25,7 +25,7 @@ pub struct SearchExplanation {
     /// Number of them that no rule refused.
     pub compatible_count: u32,
     /// Number of them per rule that refused first, in the order of `Refusal::counter_index`.
-    pub refusal_counts: Vec<(Refusal, u32)>,
+    pub first_refusal_counts: Vec<(Refusal, u32)>,
     /// Closest non-matching advertisements, ordered by number of refusing rules, then by excess relative to the limit,
     /// then by id.
     pub near_misses: Vec<NearMiss>,
@@ -38,7 +38,7 @@ pub struct SearchExplanation {
 impl SearchExplanation {
     /// Rule with the most refusals, of equal ones the first. `None` if an advertisement is compatible, or there is none.
     pub fn most_frequent_refusal_if_none_compatible(&self) -> Option<Refusal> {
-        let counts = self.refusal_counts.iter().rev().filter(|_| self.compatible_count == 0);
+        let counts = self.first_refusal_counts.iter().rev().filter(|_| self.compatible_count == 0);
         counts.max_by_key(|(_, count)| *count).map(|(refusal, _)| *refusal)
     }
 }
@@ -51,7 +51,7 @@ pub struct NearMiss {
     /// The rule that refuses first.
     pub first_refusal: Refusal,
     /// Number of rules that refuse.
-    pub refusal_count: u16,
+    pub failed_rule_count: u16,
     /// Measured value and limit of the first refusing rule, if it has a measure.
     pub measured_and_limit: Option<(f64, f64)>,
     /// Round trip to it; `None` if no source has both sides.
@@ -113,13 +113,19 @@ pub fn explain_search<'a>(
         }
         let refusal_count = u16::try_from(refusals.len()).unwrap_or(u16::MAX);
         let advertisement_id = candidate.advertisement.id;
-        let miss = NearMiss { advertisement_id, first_refusal, refusal_count, measured_and_limit, round_trip: None };
+        let miss = NearMiss {
+            advertisement_id,
+            first_refusal,
+            failed_rule_count: refusal_count,
+            measured_and_limit,
+            round_trip: None,
+        };
         if let Some(miss) = insert_if_among_first(&mut explanation.near_misses, miss, max_listed, compare_near_misses) {
             miss.round_trip = explained_round_trip(ruleset, searcher, &candidate);
         }
     }
     let non_zero = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
-    explanation.refusal_counts =
+    explanation.first_refusal_counts =
         non_zero.map(|(counter, count)| (Refusal::from_counter_index(counter), count)).collect();
     explanation.smallest_relaxation = explanation.smallest_relaxation.filter(|_| explanation.compatible_count == 0);
     explanation
@@ -168,7 +174,7 @@ fn all_refusals(
         searcher: one,
         candidate: other,
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        counted: measured_or_predicted_round_trip(ruleset, searcher, candidate),
+        measured_or_predicted: measured_or_predicted_round_trip(ruleset, searcher, candidate),
     };
     for (filter_index, filter) in ruleset.hard_filters.iter().enumerate() {
         let Err(side) = pair.evaluate_filter(filter) else { continue };
@@ -190,7 +196,8 @@ fn all_refusals(
         let filter_index = ruleset.hard_filters.len();
         refusals.push((Refusal::HardFilter { filter_index, side: RefusingSide::Advertiser }, None));
     }
-    refusals.extend(refusals_by_wishes(ruleset, &one, &other, pair.counted).map(|refusal| (refusal, None)));
+    refusals
+        .extend(refusals_by_wishes(ruleset, &one, &other, pair.measured_or_predicted).map(|refusal| (refusal, None)));
     if searcher.probes.is_silent_or_incompatible(advertisement.id) {
         refusals.push((Refusal::Silent, None));
     }
@@ -230,7 +237,10 @@ fn compare_compatible(one: &CompatibleAdvert, other: &CompatibleAdvert) -> Order
 
 fn compare_near_misses(one: &NearMiss, other: &NearMiss) -> Ordering {
     let by_excess = relative_excess(one.measured_and_limit).total_cmp(&relative_excess(other.measured_and_limit));
-    one.refusal_count.cmp(&other.refusal_count).then(by_excess).then(one.advertisement_id.cmp(&other.advertisement_id))
+    one.failed_rule_count
+        .cmp(&other.failed_rule_count)
+        .then(by_excess)
+        .then(one.advertisement_id.cmp(&other.advertisement_id))
 }
 
 /// Excess of a measured value over its limit, relative to the limit; infinite without a measure.

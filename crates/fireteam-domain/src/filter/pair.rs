@@ -29,7 +29,7 @@ pub struct SessionView<'a> {
     /// Its wishes for the other side.
     pub wishes: &'a [Wish],
     /// Its vector; `None`: nothing is predicted.
-    pub prediction: Option<PredictionEnd<'a>>,
+    pub prediction_end: Option<PredictionEnd<'a>>,
 }
 
 impl<'a> SessionView<'a> {
@@ -40,8 +40,11 @@ impl<'a> SessionView<'a> {
 
     /// The part that estimates of round trips read.
     pub fn as_estimate_end(&self) -> EstimateEnd<'a> {
-        let Self { locality, region_latencies, prediction, .. } = *self;
-        EstimateEnd { endpoint: LatencyEndpoint { locality, region_latencies }, prediction }
+        let Self { locality, region_latencies, prediction_end: prediction, .. } = *self;
+        EstimateEnd {
+            locality_and_region_latencies: LatencyEndpoint { locality, region_latencies },
+            prediction_end: prediction,
+        }
     }
 }
 
@@ -75,7 +78,7 @@ pub fn admit_queue_parties_by_one_filter(
         searcher: *one,
         candidate: *other,
         candidate_ruleset_hash: ruleset.hash,
-        counted: None,
+        measured_or_predicted: None,
     };
     if let HardRule::Within { measure, expansion, reciprocal_percent } = filter.rule {
         return pair
@@ -114,13 +117,13 @@ pub fn measure_between(
 }
 
 /// Measure between two queue parties as limits compare it: of a cautious ruleset, the high end of a predicted round trip.
-pub fn measure_for_limit(
+pub fn measure_for_queue_limit(
     ruleset: &Ruleset,
     measure: Measure,
     one: &SessionView<'_>,
     other: &SessionView<'_>,
 ) -> Option<f64> {
-    if measure == Measure::Latency && ruleset.probing.is_cautious {
+    if measure == Measure::Latency && ruleset.probing.filters_by_interval_high_end {
         return estimate_round_trip_between(ruleset, one, other).map(|estimate| estimate.high_ms());
     }
     measure_between(ruleset, measure, one, other, None)
@@ -144,24 +147,32 @@ pub(super) struct SearcherCandidatePair<'a> {
     /// Hash of the ruleset of the candidate.
     pub(super) candidate_ruleset_hash: RulesetHash,
     /// Round trip that replaces the estimate.
-    pub(super) counted: Option<MeasuredOrPredictedRoundTrip>,
+    pub(super) measured_or_predicted: Option<MeasuredOrPredictedRoundTrip>,
 }
 
 impl SearcherCandidatePair<'_> {
     /// Value of a measure that a limit of a search is compared with; `None` if it is missing.
     pub(super) fn measure_for_search_limit(&self, measure: Measure) -> Option<f64> {
         let probing = &self.ruleset.probing;
-        match (measure, self.counted) {
-            (Measure::Latency, Some(MeasuredOrPredictedRoundTrip::Predicted(predicted))) if probing.is_cautious => {
+        match (measure, self.measured_or_predicted) {
+            (Measure::Latency, Some(MeasuredOrPredictedRoundTrip::Predicted(predicted)))
+                if probing.filters_by_interval_high_end =>
+            {
                 Some(predicted.high_ms)
             }
             // Estimates do not pass, nor does an old measurement, which counts as the longer of both.
             (Measure::Latency, None | Some(MeasuredOrPredictedRoundTrip::Measured { is_old: true, .. }))
-                if probing.source == LatencyEstimatePolicy::Measured =>
+                if probing.latency_estimate_policy == LatencyEstimatePolicy::Measured =>
             {
                 None
             }
-            _ => measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.counted),
+            _ => measure_between(
+                self.ruleset,
+                measure,
+                &self.searcher.session,
+                &self.candidate.session,
+                self.measured_or_predicted,
+            ),
         }
     }
 
@@ -203,12 +214,12 @@ impl SearcherCandidatePair<'_> {
                 self.evaluate_within(filter.missing, *measure, *expansion, *reciprocal_percent)
             }
             HardRule::MaxPacketLoss { percent } => {
-                let loss = self.counted.and_then(|counted| counted.measured()?.loss);
+                let loss = self.measured_or_predicted.and_then(|counted| counted.measured()?.loss);
                 let is_lossy = loss.is_some_and(|loss| loss.low_percent > *percent);
                 if is_lossy { Err(RefusingSide::Searcher) } else { Ok(()) }
             }
             HardRule::MaxJitter { ms } => {
-                let jitter_ms = self.counted.and_then(|counted| counted.measured()?.jitter_ms);
+                let jitter_ms = self.measured_or_predicted.and_then(|counted| counted.measured()?.jitter_ms);
                 if jitter_ms.is_some_and(|jitter_ms| jitter_ms > *ms) { Err(RefusingSide::Searcher) } else { Ok(()) }
             }
             HardRule::SameRuleset => {
@@ -245,7 +256,7 @@ impl SearcherCandidatePair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let measured = measure_for_limit(self.ruleset, measure, &self.searcher.session, &self.candidate.session);
+        let measured = measure_for_queue_limit(self.ruleset, measure, &self.searcher.session, &self.candidate.session);
         let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
         let (ours, theirs) = (self.searcher.limit_of(expansion), self.candidate.limit_of(expansion));

@@ -1,7 +1,7 @@
 //! Predictor of a searching or waiting party: round trips to advertisements, from its own floors to beacons and their published vectors.
 
 use crate::latency::beacon_fleet::BeaconFleet;
-use crate::latency::beacon_vector::{CompletedVector, complete_published};
+use crate::latency::beacon_vector::{CompletedVector, complete_published_vector};
 use crate::latency::prediction::{PairPrecision, Prediction, predict};
 use crate::probe_result::PredictedRoundTrip;
 use crate::ruleset::Ruleset;
@@ -15,7 +15,7 @@ pub struct RoundTripPredictor<'a> {
     pub fleet: &'a BeaconFleet,
     /// The party's floors, completed with `fleet`: in its own search the exact ones, from its 1 degree cell; in a queue those that others may
     /// know.
-    pub own: &'a CompletedVector,
+    pub own_vector: &'a CompletedVector,
     /// Time at which published vectors must be fresh.
     pub now: UnixMs,
     /// Exactness of both sides.
@@ -31,12 +31,13 @@ impl RoundTripPredictor<'_> {
         session: &Session,
         completed: Option<&CompletedVector>,
     ) -> Option<Prediction> {
-        let vector =
-            session.published_beacon_vector().filter(|vector| vector.is_usable_at(self.now, ruleset.probing.trust))?;
-        let predict_to = |other| predict(self.fleet, self.own, other, self.precision).ok();
+        let vector = session
+            .published_beacon_vector()
+            .filter(|vector| vector.is_usable_at(self.now, ruleset.probing.region_latency_trust))?;
+        let predict_to = |other| predict(self.fleet, self.own_vector, other, self.precision).ok();
         match completed.filter(|completed| completed.was_completed_with_round_trips_of(self.fleet)) {
             Some(completed) => predict_to(completed),
-            None => predict_to(&complete_published(self.fleet, session.locality, vector).ok()?),
+            None => predict_to(&complete_published_vector(self.fleet, session.locality, vector).ok()?),
         }
     }
 
@@ -45,7 +46,7 @@ impl RoundTripPredictor<'_> {
     #[inline]
     pub(crate) fn predict_completed(&self, completed: &CompletedVector) -> Option<f64> {
         let is_current = completed.was_completed_with_round_trips_of(self.fleet);
-        let predicted = is_current.then(|| predict(self.fleet, self.own, completed, self.precision).ok())??;
+        let predicted = is_current.then(|| predict(self.fleet, self.own_vector, completed, self.precision).ok())??;
         Some(predicted.round_trip_ms)
     }
 

@@ -58,7 +58,7 @@ pub struct ExplainedRoundTrip {
     /// The round trip, and its source.
     pub round_trip: RoundTripWithSource,
     /// Terms of a predicted one.
-    pub prediction: Option<PredictionTerms>,
+    pub prediction_terms: Option<PredictionTerms>,
 }
 
 /// [`search_round_trip`] with the terms of a prediction.
@@ -74,5 +74,5 @@ pub(super) fn explained_round_trip(
         let predicted = predictor.predict(ruleset, session, candidate.completed_vector)?;
         Some(predicted.terms(predictor.fleet.constants()))
     });
-    Some(ExplainedRoundTrip { round_trip, prediction })
+    Some(ExplainedRoundTrip { round_trip, prediction_terms: prediction })
 }

@@ -66,8 +66,8 @@ impl CertainPrediction {
     ) -> Self {
         let (Some(predictor), Some(cache)) = (&query.searcher.predictor, cache) else { return Self::NEVER };
         let fleet = predictor.fleet;
-        let is_able = fleet.check_can_predict().is_ok() && predictor.own.was_completed_with_beacons_of(fleet);
-        if !is_able || query.ruleset.probing.trust != trust {
+        let is_able = fleet.check_can_predict().is_ok() && predictor.own_vector.was_completed_with_beacons_of(fleet);
+        if !is_able || query.ruleset.probing.region_latency_trust != trust {
             return Self::NEVER;
         }
         let floors_min = fleet.constants().floors_min.max(1) + cache.beacon_count_outside(fleet);

@@ -5,7 +5,7 @@ use crate::index::leaf::Leaf;
 use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
 use crate::ruleset::SoftFilter;
-use crate::score::{for_each_soft_filter_term, term_of_distance};
+use crate::score::{for_each_soft_filter_term, term_of_normalized_distance};
 
 /// Exact score of a row. Calls `on_term` with each term, in the order of `Ruleset::soft_filters`. Terms are
 /// bit-identical to `score::soft_filter_term_of_advertisement`.
@@ -113,7 +113,7 @@ pub(super) fn sum_terms_from_columns(
                 normalize(soft, round_trip_ms().map(|round_trip_ms| round_trip_ms - best_region_ms))
             }
         };
-        add(term_of_distance(soft, distance));
+        add(term_of_normalized_distance(soft, distance));
     }
     sum
 }

@@ -97,7 +97,7 @@ impl ColumnLayout {
             excess_split_weight: 0.0,
             has_best_region: false,
             has_vector: false,
-            vector_trust: ruleset.probing.trust,
+            vector_trust: ruleset.probing.region_latency_trust,
             interned_attributes: Vec::new(),
             bloom_attributes: Vec::new(),
             has_ruleset_hash: false,
@@ -152,7 +152,7 @@ impl ColumnLayout {
             Measure::Distance => self.has_location = true,
             Measure::Latency | Measure::DeltaPing => {
                 (self.has_location, self.has_best_region) = (true, true);
-                self.has_vector = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
+                self.has_vector = ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1;
             }
             Measure::AttributeDifference(attribute) if self.number_column(attribute).is_none() => {
                 self.number_columns.push(number_column_for(ruleset, attribute));

@@ -11,7 +11,7 @@ use crate::index::row_rules::{RowOwnerKey, round_outward};
 use crate::index::rule_compiler;
 use crate::measure::Measure;
 use crate::ruleset::{SoftFilter, SoftFilterObjective};
-use crate::score::{missing_value_term, term_of_distance};
+use crate::score::{missing_value_term, term_of_normalized_distance};
 
 /// Compiles the plan of `query` for an index with this layout.
 pub(super) fn compile_plan(
@@ -129,19 +129,21 @@ fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFil
         }
         (Measure::AttributeDifference(attribute), SoftFilterObjective::Difference) => {
             match searcher.attribute_values.number(attribute) {
-                None => ExactColumnTerm::Constant(term_of_distance(soft, None)),
+                None => ExactColumnTerm::Constant(term_of_normalized_distance(soft, None)),
                 Some(value) => ExactColumnTerm::Difference {
                     column: layout.number_column(attribute)?,
                     searcher_value: soft.normalize(value),
                 },
             }
         }
-        (Measure::PacketLoss | Measure::Jitter, _) => ExactColumnTerm::Constant(term_of_distance(soft, None)),
+        (Measure::PacketLoss | Measure::Jitter, _) => {
+            ExactColumnTerm::Constant(term_of_normalized_distance(soft, None))
+        }
         (Measure::Distance | Measure::Latency | Measure::DeltaPing, _) if searcher.locality.is_none() => {
-            ExactColumnTerm::Constant(term_of_distance(soft, None))
+            ExactColumnTerm::Constant(term_of_normalized_distance(soft, None))
         }
         (Measure::DeltaPing, _) => match searcher.session_view().best_region_round_trip_ms() {
-            None => ExactColumnTerm::Constant(term_of_distance(soft, None)),
+            None => ExactColumnTerm::Constant(term_of_normalized_distance(soft, None)),
             Some(best_region_ms) => layout.location_column().map(|_| ExactColumnTerm::DeltaPing { best_region_ms })?,
         },
         (Measure::Distance, _) => layout.location_column().map(|_| ExactColumnTerm::Distance)?,

@@ -130,7 +130,7 @@ fn blended_at_least(arc_km: f32, near: f32, far: f32) -> f32 {
 
 /// Planes that bound predictions from below; `None` if a constant of the predictor does not allow it.
 pub(super) fn bound_planes(predictor: &RoundTripPredictor<'_>) -> Option<BoundPlanes> {
-    let RoundTripPredictor { fleet, own, precision, .. } = predictor;
+    let RoundTripPredictor { fleet, own_vector: own, precision, .. } = predictor;
     let constants = fleet.constants();
     let shortfall_ms = fleet.max_light_shortfall_ms();
     let [intercept_ms, ms_per_km] = constants.line;

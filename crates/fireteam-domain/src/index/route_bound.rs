@@ -13,12 +13,13 @@ const LANES: usize = 8;
 
 /// Places of beacons, and the searcher's floors to them. Lanes beyond the end of the fleet have infinite floors.
 #[derive(Clone, Copy, Debug)]
-struct BeaconBlock {
+struct PartyBeaconBlock {
     position: [[f32; LANES]; 3],
     floors_ms: [f32; LANES],
 }
 
-const EMPTY_BLOCK: BeaconBlock = BeaconBlock { position: [[0.0; LANES]; 3], floors_ms: [f32::INFINITY; LANES] };
+const EMPTY_BLOCK: PartyBeaconBlock =
+    PartyBeaconBlock { position: [[0.0; LANES]; 3], floors_ms: [f32::INFINITY; LANES] };
 
 /// Least round trips from the searcher through a beacon to a place, milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,7 @@ pub(super) struct RouteBound {
     position: [f32; 3],
     planes: BoundPlanes,
     near_ms_per_km: f32,
-    blocks: Vec<BeaconBlock>,
+    blocks: Vec<PartyBeaconBlock>,
     /// Routes to the last place: rows of one leaf often have it in common.
     last: Option<LeastRoutes>,
 }
@@ -47,7 +48,7 @@ impl RouteBound {
     pub(super) fn new(predictor: &RoundTripPredictor<'_>, position: [f32; 3], planes: BoundPlanes) -> Self {
         let fleet = predictor.fleet;
         let mut blocks = vec![EMPTY_BLOCK; fleet.beacons().len().div_ceil(LANES)];
-        let floors_ms = predictor.own.completed_floors_ms(fleet);
+        let floors_ms = predictor.own_vector.completed_floors_ms(fleet);
         for (index, (beacon, floor_ms)) in fleet.beacons().iter().zip(floors_ms).enumerate() {
             let (block, lane) = (&mut blocks[index / LANES], index % LANES);
             let place = beacon.place;
@@ -73,7 +74,7 @@ impl RouteBound {
 
     fn least_routes_to(&self, place: [f32; 3]) -> LeastRoutes {
         let (mut near, mut light) = ([f32::INFINITY; LANES], [f32::INFINITY; LANES]);
-        for BeaconBlock { position: [xs, ys, zs], floors_ms } in &self.blocks {
+        for PartyBeaconBlock { position: [xs, ys, zs], floors_ms } in &self.blocks {
             for lane in 0..LANES {
                 let arc_km = arc_km_at_least(chord_miles([xs[lane], ys[lane], zs[lane]], place));
                 let near_ms = floors_ms[lane] + self.near_ms_per_km * arc_km;

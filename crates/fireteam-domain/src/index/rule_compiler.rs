@@ -207,7 +207,9 @@ impl RuleCompiler<'_, '_> {
         reciprocal_percent: f64,
     ) {
         let refusal = |side| Refusal::HardFilter { filter_index, side };
-        if measure == Measure::Latency && self.query.ruleset.probing.source == LatencyEstimatePolicy::Measured {
+        if measure == Measure::Latency
+            && self.query.ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::Measured
+        {
             // Rows with probe results are judged without columns; of all others the round trip is missing.
             return self.refuse_all_if(refusal(RefusingSide::Searcher), refuse_missing);
         }
@@ -245,7 +247,7 @@ impl RuleCompiler<'_, '_> {
     fn advertiser_limits_by_tick(&self, expansion: &Expansion, span: f64) -> (f32, Vec<(u32, f32)>) {
         let now = self.query.now.0;
         // Any advertiser may be frustrated here; `admit_advertisement` knows which are.
-        let factor = self.query.ruleset.satisfaction.map_or(1.0, |rule| rule.widen_limits);
+        let factor = self.query.ruleset.frustrated_player_limits.map_or(1.0, |rule| rule.limit_widen_factor);
         let reached = expansion.steps().iter().filter(|step| step.start_ms <= now);
         let mut steps: Vec<(u64, f32)> =
             reached.map(|step| (step.start_ms, round_up_limit(step.limit.max(step.limit * factor) / span))).collect();

@@ -185,7 +185,7 @@ fn search_randomly(
     excluded_ids.sort_unstable();
     let (hidden, costs) = random_avoidance(rng, ids);
     let probes = random_probes(rng, ids);
-    let predicts = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
+    let predicts = ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1;
     let own = session
         .locality
         .filter(|_| predicts)
@@ -202,7 +202,12 @@ fn search_randomly(
         excluded_ids: &excluded_ids,
         avoided: AdvertsOfAvoidedPlayers { hidden: &hidden, costs: &costs },
         probes: ProbeResults::from_sorted(&probes),
-        predictor: own.as_ref().map(|own| RoundTripPredictor { fleet, own, now, precision: PairPrecision::Search }),
+        predictor: own.as_ref().map(|own| RoundTripPredictor {
+            fleet,
+            own_vector: own,
+            now,
+            precision: PairPrecision::Search,
+        }),
         waited_ms: rng.pick(&[0, 5_000, 60_000, 10_000_000]),
     };
     let max_evaluated = if rng.one_in(4) { rng.below(700) as u32 } else { u32::MAX };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::index::entry::IndexEntry;
 use crate::latency::beacon_fleet::BeaconFleet;
-use crate::latency::beacon_vector::{CompletedVector, complete_published};
+use crate::latency::beacon_vector::{CompletedVector, complete_published_vector};
 
 /// Completed vectors of the entries. Those of another fleet are of no use, and are replaced bit by bit.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl VectorCache {
     pub(super) fn complete_and_insert(&mut self, slot: u32, entry: &IndexEntry) {
         let completed = self.fleet.as_ref().and_then(|fleet| {
             let session = &entry.advertisement.session;
-            complete_published(fleet, session.locality, session.published_beacon_vector()?).ok()
+            complete_published_vector(fleet, session.locality, session.published_beacon_vector()?).ok()
         });
         let slot = slot as usize;
         if completed.is_some() && self.by_slot.len() <= slot {

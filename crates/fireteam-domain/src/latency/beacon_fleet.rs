@@ -48,11 +48,11 @@ pub struct BeaconFleet {
     round_trips_ms: Box<[f64]>,
     /// Pairs of beacons whose round trip is known.
     known_pair_count: usize,
-    fingerprint: u64,
-    revision: u64,
+    fingerprint_without_round_trips: u64,
+    fingerprint_with_round_trips: u64,
     /// Largest amount by which a round trip between two beacons is less than light takes, milliseconds; 0 where their places
     /// are right.
-    light_shortfall_ms: f64,
+    max_light_shortfall_ms: f64,
 }
 
 impl BeaconFleet {
@@ -99,7 +99,15 @@ impl BeaconFleet {
         let fingerprint = fingerprint_without_round_trips(&beacons, &constants);
         let revision = fingerprint_with_round_trips(fingerprint, &round_trips_ms);
         let (beacons, round_trips_ms) = (beacons.into(), round_trips_ms.into());
-        Self { constants, beacons, round_trips_ms, known_pair_count, fingerprint, revision, light_shortfall_ms }
+        Self {
+            constants,
+            beacons,
+            round_trips_ms,
+            known_pair_count,
+            fingerprint_without_round_trips: fingerprint,
+            fingerprint_with_round_trips: revision,
+            max_light_shortfall_ms: light_shortfall_ms,
+        }
     }
 
     /// Constants with which this fleet predicts.
@@ -126,17 +134,17 @@ impl BeaconFleet {
     /// Number that differs for fleets of other beacons, other places or another line over the distance. New round trips
     /// between the same beacons do not change it: vectors that were completed before them remain good.
     pub(crate) fn fingerprint_without_round_trips(&self) -> u64 {
-        self.fingerprint
+        self.fingerprint_without_round_trips
     }
 
     /// Number that differs for fleets by which vectors are completed to other values: also for other round trips.
     pub(crate) fn fingerprint_with_round_trips(&self) -> u64 {
-        self.revision
+        self.fingerprint_with_round_trips
     }
 
     /// Largest amount by which a round trip between two beacons is less than light takes, milliseconds.
     pub(crate) fn max_light_shortfall_ms(&self) -> f64 {
-        self.light_shortfall_ms
+        self.max_light_shortfall_ms
     }
 
     /// Checks that predictions of this fleet are better than distance alone.

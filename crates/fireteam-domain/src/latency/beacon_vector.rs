@@ -75,7 +75,7 @@ fn least_excess_ms(fleet: &BeaconFleet, place: Locality, floors: &[MeasuredBeaco
 /// # Errors
 ///
 /// As [`CompletedVector::new`].
-pub fn complete_published(
+pub fn complete_published_vector(
     fleet: &BeaconFleet,
     center: Option<Locality>,
     vector: &PublishedVector,
@@ -107,7 +107,7 @@ const LANES: usize = 4;
 
 /// Values of one party at four beacons. Beacons beyond the end of the fleet have no floor, and weight and residual 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct BeaconBlock {
+struct PartyBeaconBlock {
     /// Floors, milliseconds; NaN where none was measured, so that every comparison with it fails.
     floors_ms: [f64; LANES],
     /// Floors completed through other beacons, milliseconds.
@@ -118,7 +118,7 @@ struct BeaconBlock {
     residuals_ms: [f64; LANES],
 }
 
-const EMPTY_BLOCK: BeaconBlock = BeaconBlock {
+const EMPTY_BLOCK: PartyBeaconBlock = PartyBeaconBlock {
     floors_ms: [f64::NAN; LANES],
     completed_ms: [f64::INFINITY; LANES],
     weights: [0.0; LANES],
@@ -135,25 +135,25 @@ const WEIGHT_MIN: f64 = 1e-6;
 pub struct CompletedVector {
     place: Locality,
     /// Fingerprint of the fleet.
-    fleet: u64,
+    fleet_fingerprint_without_round_trips: u64,
     /// Revision of the fleet.
-    revision: u64,
+    fleet_fingerprint_with_round_trips: u64,
     /// Least excess of a floor over what light takes, milliseconds.
     light_excess_ms: f64,
     /// Least excess of a floor over the straight path, milliseconds; negative where a floor is rounded.
     access_ms: f64,
-    blocks: Box<[BeaconBlock]>,
+    blocks: Box<[PartyBeaconBlock]>,
 }
 
 /// Relation of two completed vectors. Equal, to the bit, for the two orders of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct VectorPairBounds {
     /// Least round trip through beacons, milliseconds.
-    pub(crate) upper_ms: f64,
+    pub(crate) best_route_ms: f64,
     /// Largest difference of two floors to one beacon, milliseconds; 0 without a common beacon.
-    pub(crate) lower_ms: f64,
+    pub(crate) max_floor_difference_ms: f64,
     /// Mean residual of each side at the beacons around the other, milliseconds.
-    pub(crate) middle_ms: f64,
+    pub(crate) mean_residual_ms: f64,
 }
 
 impl CompletedVector {
@@ -194,7 +194,14 @@ impl CompletedVector {
             light_excess_ms = light_excess_ms.min(floor_ms - FIBER_ROUND_TRIP_MS_PER_KM * arcs_km[index]);
         }
         let (identity, revision) = (fleet.fingerprint_without_round_trips(), fleet.fingerprint_with_round_trips());
-        Ok(Self { place, fleet: identity, revision, light_excess_ms, access_ms, blocks: blocks.into() })
+        Ok(Self {
+            place,
+            fleet_fingerprint_without_round_trips: identity,
+            fleet_fingerprint_with_round_trips: revision,
+            light_excess_ms,
+            access_ms,
+            blocks: blocks.into(),
+        })
     }
 
     /// Place of the party.
@@ -238,12 +245,12 @@ impl CompletedVector {
 
     /// Whether completing the floors with `fleet` gives this vector, to the bit.
     pub(crate) fn was_completed_with_round_trips_of(&self, fleet: &BeaconFleet) -> bool {
-        self.revision == fleet.fingerprint_with_round_trips()
+        self.fleet_fingerprint_with_round_trips == fleet.fingerprint_with_round_trips()
     }
 
     /// Whether the vector was completed with the beacons and the line of `fleet`.
     pub(crate) fn was_completed_with_beacons_of(&self, fleet: &BeaconFleet) -> bool {
-        self.fleet == fleet.fingerprint_without_round_trips()
+        self.fleet_fingerprint_without_round_trips == fleet.fingerprint_without_round_trips()
     }
 
     /// Relation to another vector of the same fleet.
@@ -263,9 +270,9 @@ impl CompletedVector {
             }
         }
         VectorPairBounds {
-            upper_ms: uppers_ms.into_iter().fold(f64::INFINITY, branchless_min),
-            lower_ms: lowers_ms.into_iter().fold(0.0, branchless_max),
-            middle_ms: (sum_lanes(ours_ms) + sum_lanes(theirs_ms)) / 2.0,
+            best_route_ms: uppers_ms.into_iter().fold(f64::INFINITY, branchless_min),
+            max_floor_difference_ms: lowers_ms.into_iter().fold(0.0, branchless_max),
+            mean_residual_ms: (sum_lanes(ours_ms) + sum_lanes(theirs_ms)) / 2.0,
         }
     }
 }

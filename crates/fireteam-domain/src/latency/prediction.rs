@@ -35,20 +35,20 @@ pub struct Prediction {
     pub high_ms: f64,
     /// Quantities that it was computed from, for explanations to an operator. Never for other callers: they reveal a place
     /// within its cell.
-    pub parts: PredictionParts,
+    pub intermediates: PredictionIntermediates,
 }
 
 /// Quantities that a prediction was computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PredictionParts {
+pub struct PredictionIntermediates {
     /// Distance along the surface, kilometers.
     pub arc_km: f64,
     /// Upper estimate: the least round trip through beacons, milliseconds.
-    pub upper_ms: f64,
+    pub best_route_ms: f64,
     /// Lower estimate: the largest difference of two floors to one beacon, milliseconds; 0 without a common beacon.
-    pub lower_ms: f64,
+    pub max_floor_difference_ms: f64,
     /// Middle residual: excess over the line that each side has at the beacons around the other, mean of both, milliseconds.
-    pub middle_ms: f64,
+    pub mean_residual_ms: f64,
     /// Access delay of both sides, milliseconds: the least excess of a floor over the straight path; may be negative.
     pub access_ms: [f64; 2],
     /// Far model, clipped, milliseconds.
@@ -56,24 +56,29 @@ pub struct PredictionParts {
     /// Near model, clipped, milliseconds.
     pub near_model_ms: f64,
     /// Share of the far model, 0 up to 500 km, 1 from 3000 km on.
-    pub blend: f64,
+    pub far_share: f64,
 }
 
 impl Prediction {
     /// Terms of the prediction, which was made with `constants`.
     pub fn terms(&self, constants: &PredictorConstants) -> PredictionTerms {
-        let parts = &self.parts;
+        let parts = &self.intermediates;
         let [near_distance_ms, access_ms] = near_terms_ms(constants, parts.arc_km, parts.access_ms);
         let [far_distance_ms, route_ms, detour_ms] =
-            far_terms_ms(constants, parts.arc_km, parts.upper_ms, parts.middle_ms);
-        let distance_part_ms = (1.0 - parts.blend) * near_distance_ms + parts.blend * far_distance_ms;
+            far_terms_ms(constants, parts.arc_km, parts.best_route_ms, parts.mean_residual_ms);
+        let distance_part_ms = (1.0 - parts.far_share) * near_distance_ms + parts.far_share * far_distance_ms;
         PredictionTerms {
             arc_km: parts.arc_km,
-            far_share: parts.blend,
+            far_share: parts.far_share,
             distance_part_ms,
             beacon_part_ms: self.round_trip_ms - distance_part_ms,
-            near: NearModelTerms { distance_ms: near_distance_ms, access_ms, bounded_ms: parts.near_model_ms },
-            far: FarModelTerms { distance_ms: far_distance_ms, route_ms, detour_ms, bounded_ms: parts.far_model_ms },
+            near: NearModelTerms { distance_ms: near_distance_ms, access_ms, clipped_sum_ms: parts.near_model_ms },
+            far: FarModelTerms {
+                distance_ms: far_distance_ms,
+                route_ms,
+                detour_ms,
+                clipped_sum_ms: parts.far_model_ms,
+            },
         }
     }
 }
@@ -104,19 +109,19 @@ pub fn predict(
     let interval = interval_constants(constants, precision);
     let arc_km = arc_km(one.place(), other.place());
     let access_ms = [one.access_ms(), other.access_ms()];
-    let parts = model_parts(constants, interval.slack_ms, arc_km, one.bounds_with(other), access_ms);
-    let blended_ms = (1.0 - parts.blend) * parts.near_model_ms + parts.blend * parts.far_model_ms;
+    let parts = clipped_models(constants, interval.slack_ms, arc_km, one.bounds_with(other), access_ms);
+    let blended_ms = (1.0 - parts.far_share) * parts.near_model_ms + parts.far_share * parts.far_model_ms;
     let round_trip_ms = blended_ms.max(ROUND_TRIP_MS_MIN);
 
-    let [scale_ms, of_round_trip, of_excess] = interval.scale;
-    let excess_ms = (parts.upper_ms - round_trip_ms).max(0.0);
+    let [scale_ms, of_round_trip, of_excess] = interval.error_scale;
+    let excess_ms = (parts.best_route_ms - round_trip_ms).max(0.0);
     let scale_ms = (scale_ms + of_round_trip * round_trip_ms + of_excess * excess_ms).max(ERROR_SCALE_MS_MIN);
     let light_ms = min_possible_round_trip_ms(Some(one.place()), Some(other.place()));
     let low_ms = (round_trip_ms + interval.quantiles[0] * scale_ms).max(light_ms);
     // Floors that are faster than light predict less than the light bound; the interval still holds the prediction.
     let low_ms = low_ms.min(round_trip_ms);
     let high_ms = round_trip_ms + interval.quantiles[1] * scale_ms;
-    Ok(Prediction { round_trip_ms, low_ms, high_ms, parts })
+    Ok(Prediction { round_trip_ms, low_ms, high_ms, intermediates: parts })
 }
 
 /// Constants of the interval of a precision.
@@ -130,14 +135,15 @@ pub(crate) fn interval_constants(constants: &PredictorConstants, precision: Pair
 
 /// Both models, clipped to the bounds that floors give, which rounded floors may miss by `slack_ms`.
 #[inline]
-fn model_parts(
+fn clipped_models(
     constants: &PredictorConstants,
     slack_ms: f64,
     arc_km: f64,
     pair: VectorPairBounds,
     access_ms: [f64; 2],
-) -> PredictionParts {
-    let VectorPairBounds { upper_ms, lower_ms, middle_ms } = pair;
+) -> PredictionIntermediates {
+    let VectorPairBounds { best_route_ms: upper_ms, max_floor_difference_ms: lower_ms, mean_residual_ms: middle_ms } =
+        pair;
     let upper_bound_ms = upper_ms + slack_ms;
     let lower_bound_ms = (lower_ms - slack_ms).max(0.0);
     // The upper bound wins: rounded floors may put the lower one above it.
@@ -147,15 +153,15 @@ fn model_parts(
     let far_ms = far_distance_ms + route_ms + detour_ms;
     let [near_distance_ms, both_access_ms] = near_terms_ms(constants, arc_km, access_ms);
     let near_ms = near_distance_ms + both_access_ms;
-    PredictionParts {
+    PredictionIntermediates {
         arc_km,
-        upper_ms,
-        lower_ms,
-        middle_ms,
+        best_route_ms: upper_ms,
+        max_floor_difference_ms: lower_ms,
+        mean_residual_ms: middle_ms,
         access_ms,
         far_model_ms: clip(far_ms, lower_bound_ms),
         near_model_ms: clip(near_ms, ROUND_TRIP_MS_MIN),
-        blend: ((arc_km - BLEND_START_KM) / BLEND_WIDTH_KM).clamp(0.0, 1.0),
+        far_share: ((arc_km - BLEND_START_KM) / BLEND_WIDTH_KM).clamp(0.0, 1.0),
     }
 }
 

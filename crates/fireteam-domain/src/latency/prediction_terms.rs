@@ -27,7 +27,7 @@ pub struct NearModelTerms {
     /// Access delay of both sides.
     pub access_ms: f64,
     /// Sum, within the bounds that round trips to beacons set.
-    pub bounded_ms: f64,
+    pub clipped_sum_ms: f64,
 }
 
 /// Terms of the far model, milliseconds.
@@ -40,7 +40,7 @@ pub struct FarModelTerms {
     /// Detours that beacons around the other side see.
     pub detour_ms: f64,
     /// Sum, within the bounds that round trips to beacons set.
-    pub bounded_ms: f64,
+    pub clipped_sum_ms: f64,
 }
 
 /// Terms of the near model: constant and distance, access delay of both sides.

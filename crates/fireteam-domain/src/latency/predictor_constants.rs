@@ -30,7 +30,7 @@ pub struct IntervalConstants {
     /// Milliseconds by which rounded floors may miss the two bounds; 0 or more.
     pub slack_ms: f64,
     /// Scale of the error: milliseconds; shares of the round trip and of the upper estimate's excess over it.
-    pub scale: [f64; 3],
+    pub error_scale: [f64; 3],
     /// Low and high ends of the interval in scales: the 4.5 and 95.5 percentiles; the first below 0, the second above.
     pub quantiles: [f64; 2],
 }
@@ -47,9 +47,21 @@ pub const PREDICTOR_V1: PredictorConstants = PredictorConstants {
     line: [14.1456, 0.016567],
     far: [2.54114, 0.00542558, 0.67139, 0.346952],
     near: [32.2039, 0.0166146, 0.790226],
-    exact: IntervalConstants { slack_ms: 0.0, scale: [0.802471, 0.0403466, 0.248002], quantiles: [-3.11731, 4.35587] },
-    search: IntervalConstants { slack_ms: 12.5, scale: [2.0489, 0.0427542, 0.209638], quantiles: [-2.95347, 3.74097] },
-    queue: IntervalConstants { slack_ms: 25.0, scale: [3.52373, 0.0417714, 0.165274], quantiles: [-2.82028, 3.58167] },
+    exact: IntervalConstants {
+        slack_ms: 0.0,
+        error_scale: [0.802471, 0.0403466, 0.248002],
+        quantiles: [-3.11731, 4.35587],
+    },
+    search: IntervalConstants {
+        slack_ms: 12.5,
+        error_scale: [2.0489, 0.0427542, 0.209638],
+        quantiles: [-2.95347, 3.74097],
+    },
+    queue: IntervalConstants {
+        slack_ms: 25.0,
+        error_scale: [3.52373, 0.0417714, 0.165274],
+        quantiles: [-2.82028, 3.58167],
+    },
     beacons_min: 12,
     known_pairs_percent_min: 90,
     floors_min: 8,

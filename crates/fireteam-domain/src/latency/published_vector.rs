@@ -25,9 +25,9 @@ pub struct PublishedVector {
     /// By beacon id, each beacon once; at most [`PUBLISHED_FLOORS_MAX`].
     floors: Box<[PublishedFloor]>,
     /// Time of the oldest measurement.
-    measured_at: UnixMs,
+    oldest_measured_at: UnixMs,
     /// The weakest source of a floor.
-    source: LatencyTrust,
+    weakest_source: LatencyTrust,
     /// Lower bounds of its floors over straight paths.
     excess: LeastPathExcess,
 }
@@ -59,7 +59,12 @@ impl PublishedVector {
             && excess.near_ms.is_finite()
             && excess.light_ms.is_finite()
             && floors.is_sorted_by(|one, other| one.beacon_id < other.beacon_id);
-        is_valid.then(|| Self { floors: floors.into(), measured_at, source, excess })
+        is_valid.then(|| Self {
+            floors: floors.into(),
+            oldest_measured_at: measured_at,
+            weakest_source: source,
+            excess,
+        })
     }
 
     /// Floors by beacon id.
@@ -74,29 +79,29 @@ impl PublishedVector {
 
     /// Whether it counts at `now`, for rules that trust floors of `trust`: it expires ten minutes after its oldest measurement.
     pub fn is_usable_at(&self, now: UnixMs, trust: LatencyTrust) -> bool {
-        now.ms_since(self.measured_at) < PUBLISHED_VECTOR_LIFETIME_MS && self.is_trusted(trust)
+        now.ms_since(self.oldest_measured_at) < PUBLISHED_VECTOR_LIFETIME_MS && self.is_trusted(trust)
     }
 
     /// Whether its floors are trusted by rules that trust those of `trust`.
     pub fn is_trusted(&self, trust: LatencyTrust) -> bool {
-        self.source <= trust
+        self.weakest_source <= trust
     }
 
     /// Time from which it no longer counts.
     pub fn expires_at(&self) -> UnixMs {
-        self.measured_at.plus_ms(PUBLISHED_VECTOR_LIFETIME_MS)
+        self.oldest_measured_at.plus_ms(PUBLISHED_VECTOR_LIFETIME_MS)
     }
 
     /// Bytes of the vector in a store.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.floors.len() * FLOOR_BYTES);
         bytes.push(FORMAT);
-        bytes.push(match self.source {
+        bytes.push(match self.weakest_source {
             LatencyTrust::Proven => 1,
             LatencyTrust::Observed => 2,
             LatencyTrust::Claimed => 3,
         });
-        bytes.extend(self.measured_at.0.to_be_bytes());
+        bytes.extend(self.oldest_measured_at.0.to_be_bytes());
         bytes.extend(self.excess.near_ms.to_be_bytes());
         bytes.extend(self.excess.light_ms.to_be_bytes());
         for floor in &self.floors {

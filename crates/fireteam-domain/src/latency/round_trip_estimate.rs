@@ -22,9 +22,9 @@ pub struct PredictionEnd<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct EstimateEnd<'a> {
     /// Place and round trips to regions.
-    pub endpoint: LatencyEndpoint<'a>,
+    pub locality_and_region_latencies: LatencyEndpoint<'a>,
     /// Its vector; `None`: nothing is predicted.
-    pub prediction: Option<PredictionEnd<'a>>,
+    pub prediction_end: Option<PredictionEnd<'a>>,
 }
 
 /// Source of an estimate, the best first.
@@ -70,7 +70,7 @@ pub fn estimate_round_trip(
         let source = EstimateSource::Predicted;
         return Some(RoundTripEstimate { round_trip_ms, interval_ms: [low_ms, high_ms], source });
     }
-    let (one, other) = (one.endpoint, other.endpoint);
+    let (one, other) = (one.locality_and_region_latencies, other.locality_and_region_latencies);
     let round_trip_ms = round_trip_by_regions_or_distance(model, one, other)?;
     let source = match has_common_region(one.region_latencies, other.region_latencies) {
         true => EstimateSource::Region,
@@ -85,20 +85,20 @@ pub struct ExplainedEstimate {
     /// The estimate.
     pub estimate: RoundTripEstimate,
     /// Terms of a predicted one.
-    pub prediction: Option<PredictionTerms>,
+    pub prediction_terms: Option<PredictionTerms>,
 }
 
 /// [`estimate_round_trip`] with the terms of a prediction.
-pub fn explain_round_trip(
+pub fn explain_estimate(
     model: &LatencyModel,
     one: EstimateEnd<'_>,
     other: EstimateEnd<'_>,
 ) -> Option<ExplainedEstimate> {
     let estimate = estimate_round_trip(model, one, other)?;
-    let constants = one.prediction.map(|end| end.fleet.constants());
+    let constants = one.prediction_end.map(|end| end.fleet.constants());
     let terms =
         predicted_round_trip(one, other).zip(constants).map(|(predicted, constants)| predicted.terms(constants));
-    Some(ExplainedEstimate { estimate, prediction: terms })
+    Some(ExplainedEstimate { estimate, prediction_terms: terms })
 }
 
 /// Expected round trip of [`estimate_round_trip`], milliseconds.
@@ -106,13 +106,17 @@ pub fn explain_round_trip(
 pub fn estimated_round_trip_ms(model: &LatencyModel, one: EstimateEnd<'_>, other: EstimateEnd<'_>) -> Option<f64> {
     match predicted_round_trip(one, other) {
         Some(predicted) => Some(predicted.round_trip_ms),
-        None => round_trip_by_regions_or_distance(model, one.endpoint, other.endpoint),
+        None => round_trip_by_regions_or_distance(
+            model,
+            one.locality_and_region_latencies,
+            other.locality_and_region_latencies,
+        ),
     }
 }
 
 /// Prediction between two parties; `None` if one of them has no vector.
 #[inline]
 fn predicted_round_trip(one: EstimateEnd<'_>, other: EstimateEnd<'_>) -> Option<Prediction> {
-    let (ours, theirs) = (one.prediction?, other.prediction?);
+    let (ours, theirs) = (one.prediction_end?, other.prediction_end?);
     predict(ours.fleet, ours.vector, theirs.vector, ours.precision).ok()
 }

@@ -7,7 +7,7 @@ use crate::latency::round_trip_estimate::{EstimateEnd, RoundTripEstimate, estima
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorstPair {
     /// Indices of the parties, the lower one first.
-    pub parties: [u16; 2],
+    pub party_indices: [u16; 2],
     /// Estimated round trip between them; `None`: it is unknown, which is worse than any.
     pub estimate: Option<RoundTripEstimate>,
 }
@@ -19,7 +19,7 @@ impl WorstPair {
         let pairs = numbered().flat_map(|(one, first)| {
             let others = numbered().skip(usize::from(first) + 1);
             others.map(move |(other, second)| Self {
-                parties: [first, second],
+                party_indices: [first, second],
                 estimate: estimate_round_trip(model, *one, *other),
             })
         });
@@ -41,11 +41,11 @@ mod tests {
     /// Worst pair of parties at these longitudes on the equator; one without a longitude has no place.
     fn worst_of(longitudes: &[Option<f64>]) -> Option<WorstPair> {
         let end = |longitude: &Option<f64>| EstimateEnd {
-            endpoint: LatencyEndpoint {
+            locality_and_region_latencies: LatencyEndpoint {
                 locality: longitude.and_then(|longitude| Locality::from_degrees(0.0, longitude)),
                 region_latencies: &[],
             },
-            prediction: None,
+            prediction_end: None,
         };
         let parties: Vec<EstimateEnd<'_>> = longitudes.iter().map(end).collect();
         WorstPair::of_parties(&DEFAULT_LATENCY_MODEL, &parties)
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(worst_of(&[]), None);
         assert_eq!(worst_of(&[Some(1.0)]), None);
         let worst = worst_of(&[Some(10.0), Some(0.0), Some(4.0), Some(10.0)]).unwrap();
-        assert_eq!(worst.parties, [0, 1]);
+        assert_eq!(worst.party_indices, [0, 1]);
         let estimate = worst.estimate.unwrap();
         assert_eq!(estimate.source, EstimateSource::Distance);
         let nearer = worst_of(&[Some(10.0), Some(4.0)]).unwrap().estimate.unwrap();
@@ -66,6 +66,6 @@ mod tests {
     #[test]
     fn unknown_round_trip_is_worse_than_any() {
         let worst = worst_of(&[Some(0.0), Some(180.0), None, None]).unwrap();
-        assert_eq!(worst, WorstPair { parties: [0, 2], estimate: None });
+        assert_eq!(worst, WorstPair { party_indices: [0, 2], estimate: None });
     }
 }

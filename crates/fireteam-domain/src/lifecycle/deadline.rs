@@ -29,27 +29,31 @@ pub fn effective_deadline(rules: Option<&LifecycleRules>, current: &Match, outag
             let duration_ms = rules.map(|rules| u64::from(rules.hosting.host_loss_ms));
             let lost_at =
                 host_lost_at.map(|lost_at| outages.effective_deadline(set_before(lost_at, duration_ms), lost_at));
-            [times_out_at(&current.stage, outages), lost_at].into_iter().flatten().min()
+            [effective_times_out_at(&current.stage, outages), lost_at].into_iter().flatten().min()
         }
         MatchStage::Ended { .. } => None,
     }
 }
 
 /// Time at which the report window ends, if no outcome is known. Without rules it counts as begun at the proposal.
-pub fn reports_due_at(rules: Option<&LifecycleRules>, current: &Match, outages: &OutageTimes) -> Option<UnixMs> {
+pub fn effective_reports_due_at(
+    rules: Option<&LifecycleRules>,
+    current: &Match,
+    outages: &OutageTimes,
+) -> Option<UnixMs> {
     let ends_at = current.reports_due_at()?;
     let begun_at = rules.map(|rules| UnixMs(ends_at.ms_since(UnixMs(u64::from(rules.hosting.report_window_ms)))));
     Some(outages.effective_deadline(begun_at.unwrap_or(current.proposed_at), ends_at))
 }
 
 /// Time at which a match in play ends without a report.
-pub(super) fn times_out_at(stage: &MatchStage, outages: &OutageTimes) -> Option<UnixMs> {
+pub(super) fn effective_times_out_at(stage: &MatchStage, outages: &OutageTimes) -> Option<UnixMs> {
     let MatchStage::Playing { started_at, times_out_at, .. } = stage else { return None };
     Some(outages.effective_deadline(*started_at, *times_out_at))
 }
 
 /// End of the wait for a game server, whose stored value is `deadline`.
-pub fn placing_deadline(rules: &LifecycleRules, deadline: UnixMs, outages: &OutageTimes) -> UnixMs {
+pub fn effective_placing_deadline(rules: &LifecycleRules, deadline: UnixMs, outages: &OutageTimes) -> UnixMs {
     let set_at = UnixMs(deadline.ms_since(UnixMs(u64::from(rules.hosting.allocation_timeout_ms))));
     outages.effective_deadline(set_at, deadline)
 }
@@ -63,7 +67,7 @@ pub fn given_up_before_play_at(
     match &current.stage {
         MatchStage::ReadyCheck { .. } => effective_deadline(rules, current, outages),
         MatchStage::Placing { deadline } | MatchStage::Confirming { deadline, .. } => {
-            Some(rules.map_or(*deadline, |rules| placing_deadline(rules, *deadline, outages)))
+            Some(rules.map_or(*deadline, |rules| effective_placing_deadline(rules, *deadline, outages)))
         }
         MatchStage::Playing { .. } | MatchStage::Ended { .. } => None,
     }

@@ -156,7 +156,7 @@ pub struct NewMatch {
     /// See [`Match::backfilled_session`].
     pub backfilled_session: Option<AdvertisementId>,
     /// Entries of string lists chosen for its players.
-    pub chosen: Box<[ChosenValue]>,
+    pub chosen_values: Box<[ChosenValue]>,
     /// See [`Match::bots_by_team`].
     pub bots_by_team: Box<[u16]>,
     /// See [`Match::worst_pair`].

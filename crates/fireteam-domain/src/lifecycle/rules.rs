@@ -31,9 +31,9 @@ impl LifecycleRules {
             confirm_ms: 0,
             host_loss_ms: 0,
             report_window_ms: 0,
-            choice: GameServerOrder::BestScore,
+            game_server_order: GameServerOrder::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocatorOfferSpec::NO_OFFERS,
+            allocator_offers: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
         };
         Self { ready_check_ms: None, hosting, hosts_confirm: false, past_match_retention_ms: 0 }

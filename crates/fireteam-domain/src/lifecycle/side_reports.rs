@@ -139,7 +139,7 @@ pub fn decide_reports(sides: &[SideClaims], is_window_over: bool) -> ReportDecis
         return ReportDecision::Wait;
     }
     let has_unheard_side = sides.iter().any(|side| side.has_no_claims() && !side.made_contact_in_play);
-    if has_unheard_side && favours_reporter(sides, ranks) {
+    if has_unheard_side && favours_reporter_over_silent_side(sides, ranks) {
         ReportDecision::Held(ranks.to_vec())
     } else {
         ReportDecision::Result(ranks.to_vec())
@@ -147,7 +147,7 @@ pub fn decide_reports(sides: &[SideClaims], is_window_over: bool) -> ReportDecis
 }
 
 /// Whether a side that reports `ranks` is not ranked below a silent side. A draw can favour the side that lost.
-fn favours_reporter(sides: &[SideClaims], ranks: &[u32]) -> bool {
+fn favours_reporter_over_silent_side(sides: &[SideClaims], ranks: &[u32]) -> bool {
     let rank_of = |index: usize| ranks.get(index).copied().unwrap_or(u32::MAX);
     let reporting = (0..sides.len()).filter(|index| sides[*index].majority_ranks() == Some(ranks)).map(rank_of);
     let best_reporting = reporting.min();

@@ -49,7 +49,7 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         quality,
         region,
         backfilled_session,
-        chosen,
+        chosen_values: chosen,
         bots_by_team,
         worst_pair,
     } = new_match;
@@ -66,13 +66,13 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         quality,
         region,
         backfilled_session,
-        chosen,
+        chosen_values: chosen,
         bots_by_team,
         worst_pair,
-        session_start: None,
-        unconfirmed_servers: Vec::new(),
+        session_match_start_by_host: None,
+        servers_that_did_not_confirm: Vec::new(),
         side_reports: SideReports::default(),
-        erased_skills: Vec::new(),
+        kept_skills_of_erased_users: Vec::new(),
     };
     match rules.ready_check_ms {
         Some(ms) => {
@@ -170,7 +170,7 @@ fn apply_response(
 
 /// Users who did not accept although they had the chance to answer, in the order of the match's players. None if an outage
 /// interrupted the ready check: their clients may not have found a server again before it ended.
-fn users_without_response(current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Vec<UserKey> {
+fn users_who_ignored_ready_check(current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Vec<UserKey> {
     if tickets.outages().has_interrupted(current.proposed_at, now) {
         return Vec::new();
     }
@@ -199,7 +199,7 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
     }
     match current.stage {
         MatchStage::ReadyCheck { .. } => Transition {
-            penalized_users: users_without_response(current, tickets, now),
+            penalized_users: users_who_ignored_ready_check(current, tickets, now),
             ..end_match(rules, current, MatchEndReason::NotAcceptedInTime, now)
         },
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),

@@ -106,9 +106,9 @@ pub struct PastMatches {
     /// Meetings of each user. Both users of a pair have the meeting.
     pub(super) meetings_by_user: Arc<MeetingsByUser>,
     /// Starts of matches of opponents, and of teammates. Only the next ones to reach the age limit of a rule are needed.
-    pub(super) starts: [Vec<UnixMs>; 2],
+    pub(super) starts_by_same_team: [Vec<UnixMs>; 2],
     /// Values that the users played, where the ruleset chooses by them.
-    pub played: PlayedValues,
+    pub played_values: PlayedValues,
 }
 
 impl PastMatches {
@@ -131,7 +131,7 @@ impl PastMatches {
         }
         let sorted = |(user, meetings): (UserKey, Vec<Meeting>)| (user, UserMeetings::from_unsorted(meetings));
         let meetings_by_user = Arc::new(meetings_by_user.into_iter().map(sorted).collect());
-        Self { meetings_by_user, starts, ..Self::default() }
+        Self { meetings_by_user, starts_by_same_team: starts, ..Self::default() }
     }
 
     /// Meetings of the users of one side, with anyone.
@@ -141,7 +141,7 @@ impl PastMatches {
 
     /// The same matches, with the values that the users played.
     pub fn with_played_values(self, played: PlayedValues) -> Self {
-        Self { played, ..self }
+        Self { played_values: played, ..self }
     }
 
     /// Users whom the users of these matches have met. A user can occur several times.
@@ -194,7 +194,7 @@ pub(super) struct AvoidanceReasons {
     /// A user of one has blocked a user of the other.
     pub(super) blocked: bool,
     /// Start of the latest match in which two of their users were opponents, and in which two were teammates.
-    pub(super) last_started_at: [Option<UnixMs>; 2],
+    pub(super) last_started_at_by_same_team: [Option<UnixMs>; 2],
 }
 
 impl AvoidanceReasons {
@@ -216,7 +216,7 @@ impl AvoidanceReasons {
     /// Adds the meetings of one user with the users of the other party.
     pub(super) fn add_meetings(&mut self, meetings: &UserMeetings, met_users: &[UserKey]) {
         for meeting in met_users.iter().flat_map(|&other| meetings.all_with(other)) {
-            let last = &mut self.last_started_at[usize::from(meeting.same_team())];
+            let last = &mut self.last_started_at_by_same_team[usize::from(meeting.same_team())];
             *last = (*last).max(Some(meeting.started_at()));
         }
     }
@@ -252,7 +252,7 @@ impl AvoidanceReasons {
             AvoidTarget::RecentOpponents { recent_ms } => (recent_ms, false),
             AvoidTarget::RecentTeammates { recent_ms } => (recent_ms, true),
         };
-        let started_at = self.last_started_at[usize::from(same_team)]?;
+        let started_at = self.last_started_at_by_same_team[usize::from(same_team)]?;
         (now.ms_since(started_at) < recent_ms).then_some(Some(started_at))
     }
 }
@@ -324,7 +324,7 @@ pub(super) fn recency_limit_of(rule: &AvoidanceRule) -> Option<(u64, usize)> {
 pub(super) fn next_recency_end(rules: &[AvoidanceRule], past_matches: &PastMatches, now: UnixMs) -> Option<UnixMs> {
     let of_rule = |rule: &AvoidanceRule| {
         let (recent_ms, team) = recency_limit_of(rule)?;
-        let ends = past_matches.starts[team].iter().map(|started_at| started_at.plus_ms(recent_ms));
+        let ends = past_matches.starts_by_same_team[team].iter().map(|started_at| started_at.plus_ms(recent_ms));
         ends.filter(|&end| now < end).min()
     };
     rules.iter().filter_map(of_rule).min()

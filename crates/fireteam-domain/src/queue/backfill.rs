@@ -58,12 +58,12 @@ pub(super) fn fill_open_sessions<'a>(
                 progress.record_refusal(row, refusal);
             }
         }
-        let taken = fill.joining_teams.iter().flatten().map(|(row, _)| *row);
+        let taken = fill.guests_by_team.iter().flatten().map(|(row, _)| *row);
         taken.for_each(|row| waiting_list.remove(row));
-        if fill.joining_teams.iter().any(|team| !team.is_empty()) {
+        if fill.guests_by_team.iter().any(|team| !team.is_empty()) {
             fill.assign_roles();
             let region = fill.region.filter(|_| pass_state.input.queue.regions.is_some());
-            let candidate = CandidateMatch { quality: fill.quality, region, teams: fill.joining_teams };
+            let candidate = CandidateMatch { quality: fill.quality, region, teams: fill.guests_by_team };
             backfills.push((session.advertisement.id, candidate));
         }
     }
@@ -76,7 +76,7 @@ struct CandidateTeam {
     team: u16,
     quality: f64,
     /// Sum of the positions of its players' roles in their lists.
-    role_cost: usize,
+    wanted_role_position_sum: usize,
     gap: f64,
     room: u16,
 }
@@ -85,7 +85,7 @@ impl CandidateTeam {
     /// Among matches of equal quality the roles that are wanted more, then the more even match, then the team with most open seats,
     /// which comes first.
     fn is_better_than(&self, best: &Self) -> bool {
-        let by_roles = self.role_cost.cmp(&best.role_cost);
+        let by_roles = self.wanted_role_position_sum.cmp(&best.wanted_role_position_sum);
         let by_quality = best.quality.total_cmp(&self.quality);
         by_quality.then(by_roles).then(self.gap.total_cmp(&best.gap)).then(best.room.cmp(&self.room)).is_lt()
     }
@@ -102,15 +102,15 @@ struct SessionFill<'h, 'a> {
     /// Parties in the session. If the teams have no room for them as parties, their players are parties of one.
     parties: Cow<'a, [SeatedParty]>,
     /// Rating of each seated party whose ratings are known, as of a ticket.
-    party_ratings: Vec<f64>,
+    known_party_ratings: Vec<f64>,
     /// Teams of the seated parties.
     party_teams: Vec<u16>,
     /// Whether the quality measure can be evaluated.
     can_evaluate_quality: bool,
     seating: Seating,
     /// Roles of its players; `None` without roles.
-    open_roles: Option<SeatedRoles>,
-    joining_teams: Vec<Vec<(u32, Vec<u16>)>>,
+    seated_roles: Option<SeatedRoles>,
+    guests_by_team: Vec<Vec<(u32, Vec<u16>)>>,
     /// Quality with the tickets added so far.
     quality: f64,
 }
@@ -119,7 +119,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     /// `None` if the teams of the ruleset have no room for the players of the session.
     fn new(pass_state: &'h PassState<'a>, session: &'a OpenSession) -> Option<Self> {
         let (teams, queue) = (pass_state.input.teams, pass_state.input.queue);
-        let seats = SeatingInput { open: session.open_seats, split_evenly: depends_on_teams(&queue.quality) };
+        let seats = SeatingInput { open: session.open_seats, split_evenly: quality_depends_on_teams(&queue.quality) };
         let mut parties = Cow::Borrowed(&*session.parties);
         let (seating, party_teams) = Seating::new(teams, &parties, seats).or_else(|| {
             parties = Cow::Owned(session.parties.iter().flat_map(SeatedParty::parties_of_one).collect());
@@ -135,13 +135,13 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             session,
             region: placement::region_of_server(pass_state.input.ruleset, &session.advertisement.session),
             users,
-            party_ratings: parties.iter().filter_map(party_rating).collect(),
-            open_roles: SeatedRoles::new(teams, &parties, &party_teams),
+            known_party_ratings: parties.iter().filter_map(party_rating).collect(),
+            seated_roles: SeatedRoles::new(teams, &parties, &party_teams),
             party_teams,
-            can_evaluate_quality: is_quality_known(&queue.quality, &parties),
+            can_evaluate_quality: can_evaluate_quality(&queue.quality, &parties),
             parties,
             seating,
-            joining_teams: vec![Vec::new(); teams.team_sizes.len()],
+            guests_by_team: vec![Vec::new(); teams.team_sizes.len()],
             quality: 0.0,
         })
     }
@@ -152,7 +152,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
 
     /// Tickets added so far, with their teams.
     fn joining(&self) -> impl Iterator<Item = (u32, u16)> + '_ {
-        let teams = self.joining_teams.iter().zip(0_u16..);
+        let teams = self.guests_by_team.iter().zip(0_u16..);
         teams.flat_map(|(tickets, team)| tickets.iter().map(move |(row, _)| (*row, team)))
     }
 
@@ -180,8 +180,14 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 refusal = Refusal::RolesNotFilled;
                 continue;
             };
-            let gap = self.seating.rating_gap_if_guests_join(team, &prepared.player_ratings);
-            let joined = CandidateTeam { team, quality, role_cost, gap, room: self.seating.open_seats_in_team(team) };
+            let gap = self.seating.rating_gap_if_guests_join(team, &prepared.matching_ratings);
+            let joined = CandidateTeam {
+                team,
+                quality,
+                wanted_role_position_sum: role_cost,
+                gap,
+                room: self.seating.open_seats_in_team(team),
+            };
             if best.is_none_or(|best| joined.is_better_than(&best)) {
                 best = Some(joined);
             }
@@ -190,17 +196,17 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         self.seating.seat_guests_in_team(
             team,
             &prepared.ticket.player_ratings,
-            &prepared.player_ratings,
+            &prepared.matching_ratings,
             &prepared.users,
         );
-        self.joining_teams[usize::from(team)].push((row, Vec::new()));
+        self.guests_by_team[usize::from(team)].push((row, Vec::new()));
         self.quality = quality;
         Ok(())
     }
 
     /// Sum of the positions of the roles that a ticket's players would have in `team`; `None` if the roles refuse it.
     fn role_cost(&self, row: u32, team: u16) -> Option<usize> {
-        let Some(open_roles) = &self.open_roles else { return Some(0) };
+        let Some(open_roles) = &self.seated_roles else { return Some(0) };
         let ticket = self.ticket(row).prepared.team_party();
         let place = (team, self.seating.open_seats_in_team(team));
         open_roles.wanted_role_position_sum(self.pass_state.input.teams, place, &self.guests_in(team), ticket)
@@ -208,24 +214,24 @@ impl<'h, 'a> SessionFill<'h, 'a> {
 
     /// Tickets added to a team so far.
     fn guests_in(&self, team: u16) -> Vec<TeamParty<'h>> {
-        let guests = self.joining_teams[usize::from(team)].iter();
+        let guests = self.guests_by_team[usize::from(team)].iter();
         guests.map(|(row, _)| self.ticket(*row).prepared.team_party()).collect()
     }
 
     /// Gives each guest a role that is open in the team.
     fn assign_roles(&mut self) {
-        let Some(open_roles) = self.open_roles.take() else { return };
-        for team in 0..self.joining_teams.len() as u16 {
+        let Some(open_roles) = self.seated_roles.take() else { return };
+        for team in 0..self.guests_by_team.len() as u16 {
             let place = (team, self.seating.open_seats_in_team(team));
             let roles = open_roles.roles_of_joining_parties(self.pass_state.input.teams, place, &self.guests_in(team));
-            let guests = self.joining_teams[usize::from(team)].iter_mut();
+            let guests = self.guests_by_team[usize::from(team)].iter_mut();
             guests.zip(roles).for_each(|((_, own), roles)| *own = roles);
         }
     }
 
     /// Whether an avoidance rule keeps a ticket out of a team.
     fn is_kept_out_of_team(&self, row: u32, team: u16) -> bool {
-        let mut guests = self.joining_teams[usize::from(team)].iter();
+        let mut guests = self.guests_by_team[usize::from(team)].iter();
         guests.any(|(other, _)| self.pass_state.must_be_in_different_teams(*other, row))
             || self.meeting_restriction_with(row, self.seating.users_in(team), &[]).separate_teams
     }
@@ -276,7 +282,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 && attribute_values.get(attribute) == view.attribute_values.get(attribute);
             same.then_some(()).ok_or(Refusal::NoCommonRegion)?;
         }
-        self.party_ratings.iter().try_for_each(|&rating| self.check_rating(ticket, rating))?;
+        self.known_party_ratings.iter().try_for_each(|&rating| self.check_rating(ticket, rating))?;
         let verdict = self.meeting_restriction_with(row, &self.users, &self.session.blocked_users);
         (!verdict.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
     }
@@ -354,7 +360,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let mut members: Vec<PartyQualityInput<'_>> = self.seated_quality_inputs();
         let joining = self.joining().chain([(row, team)]);
         members.extend(joining.map(|(row, team)| self.ticket(row).quality_input(team)));
-        if depends_on_teams(&queue.quality) {
+        if quality_depends_on_teams(&queue.quality) {
             let with_stand_ins = stand_ins.iter().zip(0_u16..).filter(|(players, _)| !players.is_empty());
             members.extend(with_stand_ins.map(|(players, team)| PartyQualityInput {
                 player_ratings: players,
@@ -378,7 +384,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let mut members = Vec::with_capacity(self.parties.len());
         for (party, &team) in self.parties.iter().zip(&self.party_teams) {
             members.push(PartyQualityInput {
-                finite_ratings: party.matching_ratings(),
+                matching_ratings: party.matching_ratings(),
                 player_ratings: party.ratings().unwrap_or_default(),
                 leaderboard_position: party.leaderboard_position,
                 waited_ms: if members.is_empty() { waited_ms } else { 0 },
@@ -402,9 +408,9 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 locality: session.locality,
                 region_latencies: &session.region_latencies,
                 wishes: session.wishes(),
-                prediction: self.prediction_end(),
+                prediction_end: self.prediction_end(),
             },
-            finite_ratings: &[],
+            matching_ratings: &[],
             player_ratings: &[],
             leaderboard_position: None,
             waited_ms: 0,
@@ -440,12 +446,12 @@ impl<'h, 'a> SessionFill<'h, 'a> {
 }
 
 /// Whether a quality measure depends on the teams.
-fn depends_on_teams(quality: &QualitySpec) -> bool {
+fn quality_depends_on_teams(quality: &QualitySpec) -> bool {
     matches!(quality, QualitySpec::WinProbability { .. } | QualitySpec::DrawProbability { .. })
 }
 
 /// Whether enough is known of the seated parties to evaluate a quality measure.
-fn is_quality_known(quality: &QualitySpec, parties: &[SeatedParty]) -> bool {
+fn can_evaluate_quality(quality: &QualitySpec, parties: &[SeatedParty]) -> bool {
     match quality {
         QualitySpec::Any | QualitySpec::SoftScore { .. } => true,
         QualitySpec::LeaderboardGauss { .. } => {

@@ -60,7 +60,7 @@ pub(super) fn try_run(input: &PassInput<'_>) -> Option<PassOutcome> {
     }
     let report = PassReport {
         ticket_count: order.len() as u32,
-        proposed_count: 2 * proposals.len() as u32,
+        proposed_ticket_count: 2 * proposals.len() as u32,
         refusal_counts: unmatched.iter().map(|ticket| (ticket.refusal, 1)).collect(),
         unmatched,
         pair_checks: proposals.len() as u64,

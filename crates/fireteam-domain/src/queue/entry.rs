@@ -58,9 +58,9 @@ mod tests {
             source: SourceField::of_attribute_name(name),
             normalization_range: None,
             unit: "".into(),
-            party_aggregation,
+            number_aggregation: party_aggregation,
             trust,
-            wishes: false,
+            allows_wishes: false,
         }
     }
 
@@ -79,14 +79,14 @@ mod tests {
             let names = ["skill", "rating_deviation", "matches_played", "disputed_percent", "nat_type"];
             ruleset.attributes = names.map(|name| attribute(name, trust, aggregation)).into();
             let mut ticket = new_ticket(1, &vec![0.0; players.len()], UnixMs(0));
-            (ticket.session.origin, ticket.session.nat_type) = (origin, Some(2));
+            (ticket.session.value_origin, ticket.session.nat_type) = (origin, Some(2));
             for (player, (stated, ..)) in ticket.session.players.iter_mut().zip(&players) {
                 player.stated_skill = *stated;
             }
             let standing = |&(_, rating, deviation, match_count, disputed_percent): &(_, f64, f64, u32, f64)| {
                 PlayerStanding {
                     rating: PlayerRating { rating, deviation },
-                    match_count,
+                    rated_match_count: match_count,
                     disputed_percent,
                     is_frustrated: false,
                 }

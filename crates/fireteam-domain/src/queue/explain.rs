@@ -38,7 +38,7 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
     let index = pass_state.tickets.iter().position(|ticket| ticket.prepared.ticket.id == query.ticket_id)?;
     let row = index as u32;
     let max_candidates = CANDIDATES_MAX.min(usize::try_from(query.max_pair_checks).unwrap_or(usize::MAX));
-    let candidates = nearest_tickets(&pass_state, row, max_candidates);
+    let candidates = tickets_nearest_by_sort_key(&pass_state, row, max_candidates);
     let mut counts = vec![0; Refusal::counter_count(input.ruleset.refusing_rule_count())];
     let mut refused = Vec::new();
     let mut compatible_count = 0;
@@ -84,7 +84,7 @@ fn blocking_refusal(input: &PassInput<'_>, id: TicketId) -> Option<Refusal> {
 }
 
 /// Tickets nearest to one by sort key, nearest first.
-fn nearest_tickets(pass_state: &PassState<'_>, row: u32, max_count: usize) -> Vec<u32> {
+fn tickets_nearest_by_sort_key(pass_state: &PassState<'_>, row: u32, max_count: usize) -> Vec<u32> {
     let (mut below, mut above) =
         (row.checked_sub(1), Some(row + 1).filter(|&it| (it as usize) < pass_state.tickets.len()));
     let mut nearest = Vec::new();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::attribute::AttributeValue;
 use crate::filter::{
     Refusal, RefusingSide, WaitingSession, admit_mutually_by_wishes, admit_queue_parties_by_one_filter,
-    measure_between, measure_for_limit,
+    measure_between, measure_for_queue_limit,
 };
 use crate::locality::Locality;
 use crate::measure::Measure;
@@ -15,7 +15,7 @@ use crate::order::ordered_bits;
 use crate::ruleset::{
     HardFilter, HardMissingPolicy, HardRule, InFilterListSource, Ruleset, SoftFilter, SoftFilterObjective,
 };
-use crate::score::term_of_distance;
+use crate::score::term_of_normalized_distance;
 
 /// Maximum number of distinct values for a table of all value pairs.
 const PAIR_TABLE_CODES_MAX: usize = 32;
@@ -178,7 +178,7 @@ impl<'a> FilterColumns<'a> {
                     pair_measure.measure_pair(self, here, there).map(|measured| soft.normalize(measured))
                 }
             };
-            sum + term_of_distance(soft, distance)
+            sum + term_of_normalized_distance(soft, distance)
         })
     }
 }
@@ -192,7 +192,7 @@ impl PairMeasure {
             Measure::Latency
                 if rows
                     .iter()
-                    .all(|row| row.session.region_latencies.is_empty() && row.session.prediction.is_none()) =>
+                    .all(|row| row.session.region_latencies.is_empty() && row.session.prediction_end.is_none()) =>
             {
                 Self::EstimatedLatencyMs(places())
             }
@@ -221,7 +221,7 @@ impl PairMeasure {
             }
             Self::EvaluateLimitPerPair(measure) => {
                 let (here, there) = (&columns.waiting_sessions[here].session, &columns.waiting_sessions[there].session);
-                measure_for_limit(columns.ruleset, *measure, here, there)
+                measure_for_queue_limit(columns.ruleset, *measure, here, there)
             }
         }
     }

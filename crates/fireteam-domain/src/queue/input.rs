@@ -57,7 +57,7 @@ pub struct OpenSession {
     /// Users whom players of the session have in their durable block lists, sorted.
     pub blocked_users: Vec<UserKey>,
     /// Entries of its lists that guests were told who are not in the advertisement yet; at most one for each attribute.
-    pub promised: Box<[ChosenValue]>,
+    pub promised_values: Box<[ChosenValue]>,
     /// Its completed published vector, if the ruleset predicts round trips and the vector counts.
     pub vector: Option<Arc<TicketBeaconVector>>,
 }

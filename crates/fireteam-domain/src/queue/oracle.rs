@@ -22,7 +22,7 @@ fn waiting_session<'a>(input: &PassInput<'_>, prepared: &'a PreparedTicket) -> W
         locality: session.locality,
         region_latencies: &session.region_latencies,
         wishes: session.wishes(),
-        prediction: prepared.as_prediction_end(input.now),
+        prediction_end: prepared.as_prediction_end(input.now),
     };
     WaitingSession { session: view, waited_ms: input.now.ms_since(prepared.ticket.entered_at) }
 }
@@ -64,28 +64,33 @@ pub(super) fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, othe
             WindowClock::Queue => (entered_at + 1..=now).filter(|at| at % every_ms == 0).count() as u64,
             WindowClock::Ticket => (now - entered_at) / every_ms,
         };
-        let grown = u64::from(window.start) + u64::from(window.step) * steps;
+        let grown = u64::from(window.initial_half_width) + u64::from(window.step) * steps;
         let share = window
-            .max_percent
+            .max_percent_of_rating
             .map(|percent| (prepared.party_rating * percent / 100.0 / window.bucket_width).floor() as u64);
-        let bounds: Vec<u64> = window.max.map(u64::from).into_iter().chain(share).collect();
+        let bounds: Vec<u64> = window.max_half_width.map(u64::from).into_iter().chain(share).collect();
         let bound = match window.combine {
             MaxRangeCombination::Smaller => bounds.iter().min(),
             MaxRangeCombination::Larger => bounds.iter().max(),
         };
         let range = bound.map_or(grown, |bound| grown.min(*bound)) as f64;
-        let factor = input.queue.satisfaction.map_or(1.0, |spec| if prepared.frustrated { spec.widen } else { 1.0 });
+        let factor = input
+            .queue
+            .frustrated_player_window
+            .map_or(1.0, |spec| if prepared.frustrated { spec.window_widen_factor } else { 1.0 });
         (range * factor).round()
     };
     let center = |prepared: &PreparedTicket| {
-        let points =
-            input.queue.satisfaction.map_or(0.0, |spec| if prepared.frustrated { spec.shift_down } else { 0.0 });
+        let points = input
+            .queue
+            .frustrated_player_window
+            .map_or(0.0, |spec| if prepared.frustrated { spec.window_shift_down_points } else { 0.0 });
         bucket_of_rating(window, prepared.party_rating - points) as i64
     };
     let (ours, theirs) = (range(one), range(other));
     // Each side measures the distance from the center of its own window.
     let distance = |one: &PreparedTicket, other: &PreparedTicket| center(one).abs_diff(bucket(other)) as f64;
-    let (there, back, share) = (distance(one, other), distance(other, one), window.reciprocal_percent / 100.0);
+    let (there, back, share) = (distance(one, other), distance(other, one), window.other_range_cover_percent / 100.0);
     match window.rule {
         WindowPairRule::Contain => {
             (there <= ours && share * back <= theirs) || (back <= theirs && share * there <= ours)
@@ -95,7 +100,7 @@ pub(super) fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, othe
 }
 
 fn bucket_of_rating(window: &RatingWindow, rating: f64) -> f64 {
-    match &window.bucket_bounds {
+    match &window.bucket_boundaries {
         Some(bounds) => bounds.iter().filter(|bound| **bound <= rating).count() as f64,
         None => (rating / window.bucket_width).round(),
     }
@@ -165,7 +170,7 @@ pub(super) fn match_quality(input: &PassInput<'_>, teams: &[Vec<&PreparedTicket>
             let team = team_by_ticket[&prepared.ticket.id];
             PartyQualityInput {
                 session,
-                finite_ratings: &prepared.player_ratings,
+                matching_ratings: &prepared.matching_ratings,
                 player_ratings: &prepared.ticket.player_ratings,
                 leaderboard_position: prepared.leaderboard_position,
                 waited_ms,
@@ -372,7 +377,10 @@ pub(super) fn assert_outcome_is_valid(input: &PassInput<'_>, outcome: &PassOutco
         listed.extend(all.iter().map(|it| it.ticket.id));
     }
     let report = &outcome.report;
-    assert_eq!((listed.len(), input.tickets.len()), (report.proposed_count as usize, report.ticket_count as usize));
+    assert_eq!(
+        (listed.len(), input.tickets.len()),
+        (report.proposed_ticket_count as usize, report.ticket_count as usize)
+    );
     listed.extend(report.unmatched.iter().map(|it| it.ticket_id));
     listed.sort_unstable();
     let all: Vec<TicketId> = by_id.keys().copied().collect();

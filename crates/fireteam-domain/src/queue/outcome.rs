@@ -23,7 +23,7 @@ pub struct PassReport {
     /// Tickets in the input.
     pub ticket_count: u32,
     /// Tickets in proposals.
-    pub proposed_count: u32,
+    pub proposed_ticket_count: u32,
     /// Unmatched tickets, sorted by id.
     pub unmatched: Vec<UnmatchedTicket>,
     /// Refusals per rule, in the order of `Refusal::counter_index`, without zeros. A pair evaluated from both sides

@@ -23,16 +23,16 @@ pub use crate::queue::outcome::PassOutcome;
 
 /// Runs a pass. The result is empty if the gate is closed.
 pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
-    run_gated_pass(input, None)
+    run_pass_if_gate_open(input, None)
 }
 
 /// Runs a pass over a queue of which `evaluated` had no match, and which others have entered since. The tickets in `evaluated` must be in
 /// the input, unchanged. It makes the same matches as [`run_pass`], but examines only windows that the newcomers may have changed.
 pub fn run_incremental_pass(input: &PassInput<'_>, evaluated: &QueueWithoutMatches) -> PassOutcome {
-    run_gated_pass(input, Some(evaluated))
+    run_pass_if_gate_open(input, Some(evaluated))
 }
 
-fn run_gated_pass(input: &PassInput<'_>, evaluated: Option<&QueueWithoutMatches>) -> PassOutcome {
+fn run_pass_if_gate_open(input: &PassInput<'_>, evaluated: Option<&QueueWithoutMatches>) -> PassOutcome {
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
     let match_limit = match gate::match_limit_if_gate_open(&input.queue.gate, players, input.gate_counts) {
         Ok(match_limit) => match_limit.map_or(usize::MAX, |match_limit| match_limit as usize),
@@ -69,7 +69,7 @@ pub(super) fn run_general_pass(
     let report = PassReport {
         gate_reason: None,
         ticket_count: tickets,
-        proposed_count,
+        proposed_ticket_count: proposed_count,
         unmatched: unmatched_tickets(&pass_state, &waiting_list, &progress, match_limit_reached, evaluated),
         refusal_counts: report::nonzero_refusal_counts(&progress.refusal_counts),
         pair_checks: progress.pair_checks,
@@ -111,7 +111,15 @@ fn select_matches<'a>(
     let max_pair_checks = progress.max_pair_checks;
     let mut rng = SplitMix64(pass_state.input.rng_seed);
     let (matches_left, matches) = (match_limit, Vec::new());
-    let mut selector = Selector { pass_state, waiting_list, progress, rng: &mut rng, evaluated, matches_left, matches };
+    let mut selector = Selector {
+        pass_state,
+        waiting_list,
+        progress,
+        rng: &mut rng,
+        queue_before_newcomers: evaluated,
+        matches_left,
+        matches,
+    };
     let (mut tickets_left, mut truncated) = (pass_state.tickets.len() as u64, false);
     for pool in pools {
         let waiting: Vec<u32> = pool.iter().copied().filter(|&row| selector.waiting_list.is_waiting(row)).collect();

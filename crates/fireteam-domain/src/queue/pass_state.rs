@@ -51,7 +51,7 @@ impl<'a> PassTicket<'a> {
         let prepared = self.prepared;
         PartyQualityInput {
             session: self.waiting_session.session,
-            finite_ratings: &prepared.player_ratings,
+            matching_ratings: &prepared.matching_ratings,
             player_ratings: &prepared.ticket.player_ratings,
             leaderboard_position: self.leaderboard_position,
             waited_ms: self.waiting_session.waited_ms,
@@ -86,9 +86,9 @@ pub(super) struct PassState<'a> {
     pub(super) filter_columns: FilterColumns<'a>,
     pub(super) region_names: RegionNames<'a>,
     /// Keys are ratings or buckets, so groups and buckets are sorted as well.
-    pub(super) sorted_by_rating: bool,
+    pub(super) is_sorted_by_rating: bool,
     /// Keys are buckets.
-    sorted_by_bucket: bool,
+    is_sorted_by_bucket: bool,
     /// Maximum distance in buckets from a ticket's own bucket to the end of its window.
     pub(super) max_window_reach: u32,
     /// Tickets that avoid each other.
@@ -143,8 +143,8 @@ impl<'a> PassState<'a> {
             sort_keys,
             filter_columns,
             region_names,
-            sorted_by_rating,
-            sorted_by_bucket,
+            is_sorted_by_rating: sorted_by_rating,
+            is_sorted_by_bucket: sorted_by_bucket,
             max_window_reach,
             chooses_values: input.ruleset.chooses_values(),
         }
@@ -217,13 +217,13 @@ impl<'a> PassState<'a> {
     /// Refusal if `other` and all tickets beyond it are too far from `one` by group or window. Always `None` unless
     /// sorted by rating, because other orders do not sort groups and buckets.
     pub(super) fn refusal_of_all_beyond(&self, one: u32, other: u32) -> Option<Refusal> {
-        if !self.sorted_by_rating {
+        if !self.is_sorted_by_rating {
             return None;
         }
         let (one, other) = (&self.tickets[one as usize], &self.tickets[other as usize]);
         // Within one bucket, groups are not sorted.
         if self.input.queue.groups.is_some()
-            && !self.sorted_by_bucket
+            && !self.is_sorted_by_bucket
             && one.extra_groups < one.rating_group.abs_diff(other.rating_group)
         {
             return Some(Refusal::RatingGroup);
@@ -286,7 +286,7 @@ fn prepare_pass_ticket<'a>(
         locality: session.locality,
         region_latencies: &session.region_latencies,
         wishes: session.wishes(),
-        prediction: prepared.as_prediction_end(input.now),
+        prediction_end: prepared.as_prediction_end(input.now),
     };
     let reachable = |rule| {
         region::reachable_regions(

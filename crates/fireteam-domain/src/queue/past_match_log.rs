@@ -83,7 +83,7 @@ impl PastMatchLog {
             .is_some_and(|known| known.started_at == started_at && users.clone().eq(known.users.iter().copied()));
         if !is_known {
             self.remove(current.id);
-            let (users, chosen) = (users.collect(), current.chosen.clone());
+            let (users, chosen) = (users.collect(), current.chosen_values.clone());
             self.add(current.id, LoggedMatch { started_at, purge_at: None, users, chosen });
         }
         let Some(known) = self.matches.get_mut(&current.id) else { return };
@@ -181,7 +181,7 @@ impl PastMatchLog {
             // A match is recent while less than `recent_ms` have passed since its start.
             let first_recent = UnixMs((now.0 + 1).saturating_sub(recent_ms));
             let next = self.match_counts_by_start[team].range(first_recent..).next();
-            past_matches.starts[team].extend(next.map(|(started_at, _)| *started_at));
+            past_matches.starts_by_same_team[team].extend(next.map(|(started_at, _)| *started_at));
             longest_recent_ms = longest_recent_ms.max(Some(recent_ms));
         }
         if let Some(recent_ms) = longest_recent_ms {

@@ -25,11 +25,11 @@ pub struct ServerCandidate<'a> {
     /// Seats that are neither taken nor reserved.
     pub open_seats: u16,
     /// Its vector; `None`: nothing is predicted.
-    pub prediction: Option<PredictionEnd<'a>>,
+    pub prediction_end: Option<PredictionEnd<'a>>,
     /// Score by the ruleset; lower is better.
     pub score: f64,
     /// Whether the server was not heard for longer than it may take to confirm a match.
-    pub is_silent: bool,
+    pub is_heartbeat_overdue: bool,
 }
 
 /// Match to place.
@@ -89,8 +89,9 @@ pub fn rank_servers(
         return Err(closest_problem);
     }
     ranked.sort_unstable_by(|(one, _), (other, _)| {
-        let by_contact = one.is_silent.cmp(&other.is_silent);
-        let by_choice = one.region_is_unknown.cmp(&other.region_is_unknown).then(one.choice.total_cmp(&other.choice));
+        let by_contact = one.is_heartbeat_overdue.cmp(&other.is_heartbeat_overdue);
+        let by_choice =
+            one.region_is_unknown.cmp(&other.region_is_unknown).then(one.order_cost.total_cmp(&other.order_cost));
         by_contact.then(by_choice).then(one.spread.cmp(&other.spread))
     });
     Ok(ranked.into_iter().map(|(_, id)| id).collect())
@@ -98,9 +99,9 @@ pub fn rank_servers(
 
 /// Rank of a server; lower is tried first.
 struct SortKey {
-    is_silent: bool,
+    is_heartbeat_overdue: bool,
     region_is_unknown: bool,
-    choice: f64,
+    order_cost: f64,
     spread: u64,
 }
 
@@ -118,19 +119,24 @@ fn sort_key(
     {
         return Err(PlacementProblem::OtherRegion);
     }
-    let slowest_ms = slowest_round_trip_ms(ruleset, to_place.parties, candidate.session, candidate.prediction);
-    if exceeds_limit(ruleset, slowest_ms) {
+    let slowest_ms = slowest_round_trip_ms(ruleset, to_place.parties, candidate.session, candidate.prediction_end);
+    if exceeds_max_round_trip(ruleset, slowest_ms) {
         return Err(PlacementProblem::TooFar);
     }
-    let choice = match ruleset.hosting.choice {
+    let choice = match ruleset.hosting.game_server_order {
         GameServerOrder::BestScore => candidate.score,
         GameServerOrder::Closest => slowest_ms.unwrap_or(f64::INFINITY),
         GameServerOrder::Emptiest => -f64::from(candidate.open_seats),
         GameServerOrder::Fullest => f64::from(candidate.open_seats),
     };
     let region_is_unknown = to_place.region.is_some() && server_region.is_none();
-    let is_silent = candidate.is_silent;
-    Ok(SortKey { is_silent, region_is_unknown, choice, spread: tie_break_hash(to_place.id, candidate.id) })
+    let is_silent = candidate.is_heartbeat_overdue;
+    Ok(SortKey {
+        is_heartbeat_overdue: is_silent,
+        region_is_unknown,
+        order_cost: choice,
+        spread: tie_break_hash(to_place.id, candidate.id),
+    })
 }
 
 /// Whether a session is farther from a party than the ruleset allows, as far as the round trip is known.
@@ -140,10 +146,10 @@ pub(super) fn round_trip_to_session_exceeds_limit(
     session: &Session,
     prediction: Option<PredictionEnd<'_>>,
 ) -> bool {
-    exceeds_limit(ruleset, slowest_round_trip_ms(ruleset, &[party], session, prediction))
+    exceeds_max_round_trip(ruleset, slowest_round_trip_ms(ruleset, &[party], session, prediction))
 }
 
-fn exceeds_limit(ruleset: &Ruleset, round_trip_ms: Option<f64>) -> bool {
+fn exceeds_max_round_trip(ruleset: &Ruleset, round_trip_ms: Option<f64>) -> bool {
     let limit_ms = ruleset.hosting.max_round_trip_ms;
     limit_ms.zip(round_trip_ms).is_some_and(|(limit_ms, round_trip_ms)| round_trip_ms > f64::from(limit_ms))
 }
@@ -169,13 +175,17 @@ fn slowest_round_trip_ms(
     session: &Session,
     prediction: Option<PredictionEnd<'_>>,
 ) -> Option<f64> {
-    let predicts = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
+    let predicts = ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1;
     let region = region_of_server(ruleset, session).filter(|_| predicts);
     let endpoint = LatencyEndpoint { locality: session.locality, region_latencies: &session.region_latencies };
-    let server = EstimateEnd { endpoint, prediction };
+    let server = EstimateEnd { locality_and_region_latencies: endpoint, prediction_end: prediction };
     let expected_ms = |party: &EstimateEnd<'_>| {
         // A measured round trip to the server's region is better than a prediction.
-        let to_region = party.endpoint.region_latencies.iter().find(|latency| Some(&*latency.region) == region);
+        let to_region = party
+            .locality_and_region_latencies
+            .region_latencies
+            .iter()
+            .find(|latency| Some(&*latency.region) == region);
         match to_region {
             Some(latency) => Some(f64::from(latency.round_trip_ms)),
             None => estimated_round_trip_ms(&ruleset.latency_model, *party, server),

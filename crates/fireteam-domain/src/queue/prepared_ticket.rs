@@ -25,7 +25,7 @@ pub struct PreparedTicket {
     /// Attribute values of its session.
     pub attribute_values: AttributeValues,
     /// Numbers by which its players are matched, in player order: `PlayerRating::matching_rating`.
-    pub player_ratings: Box<[f64]>,
+    pub matching_ratings: Box<[f64]>,
     /// Rating of the party, aggregated by `QueueSpec::party_rating`.
     pub party_rating: f64,
     /// Leaderboard position, 0 for the best; for a party the mean of its players. `None` if unknown. The engine sets it
@@ -74,7 +74,7 @@ impl PreparedTicket {
             rating_bucket: queue.window.as_ref().map_or(0, |window| bucket_of(window, party_rating)),
             offered_roles: default_offered_roles(ruleset, &attribute_values),
             wanted_roles: player_details::wanted_roles_by_player(ruleset, &ticket.session),
-            player_ratings,
+            matching_ratings: player_ratings,
             attribute_values,
             ticket,
         }
@@ -85,7 +85,7 @@ impl PreparedTicket {
     /// Input of a team split.
     pub fn team_party(&self) -> TeamParty<'_> {
         TeamParty {
-            ratings: &self.player_ratings,
+            ratings: &self.matching_ratings,
             offered_roles: &self.offered_roles,
             wanted_roles: &self.wanted_roles,
         }
@@ -130,12 +130,12 @@ impl PreparedTicket {
 
     /// Factor on the window range. `None` unless the satisfaction rule applies and changes it.
     pub fn range_factor(&self, queue: &QueueSpec) -> Option<f64> {
-        self.satisfaction_rule(queue).map(|rule| rule.widen).filter(|factor| *factor != 1.0)
+        self.satisfaction_rule(queue).map(|rule| rule.window_widen_factor).filter(|factor| *factor != 1.0)
     }
 
     /// Rating points by which the window center is lower. `None` unless the satisfaction rule applies and changes it.
     pub fn window_center_lowered_by(&self, queue: &QueueSpec) -> Option<f64> {
-        self.satisfaction_rule(queue).map(|rule| rule.shift_down).filter(|points| *points != 0.0)
+        self.satisfaction_rule(queue).map(|rule| rule.window_shift_down_points).filter(|points| *points != 0.0)
     }
 
     /// Center bucket of its window.
@@ -147,14 +147,14 @@ impl PreparedTicket {
     }
 
     fn satisfaction_rule<'q>(&self, queue: &'q QueueSpec) -> Option<&'q FrustratedPlayerSpec> {
-        queue.satisfaction.as_ref().filter(|_| self.frustrated)
+        queue.frustrated_player_window.as_ref().filter(|_| self.frustrated)
     }
 }
 
 /// Roles that each player of a party offers who wants none: those that its attribute names, or all.
 pub fn default_offered_roles(ruleset: &Ruleset, attribute_values: &AttributeValues) -> Box<[u16]> {
     let Some(teams) = &ruleset.teams else { return Box::default() };
-    let named_roles = match teams.role_attribute.and_then(|attribute| attribute_values.get(attribute)) {
+    let named_roles = match teams.offered_roles_attribute.and_then(|attribute| attribute_values.get(attribute)) {
         Some(AttributeValue::StringList(named_roles)) => Some(&**named_roles),
         _ => None,
     };

@@ -42,7 +42,7 @@ pub fn leaderboard_distance_quality(sigma: f64, scale: f64, distance: f64) -> f6
 
 /// Bonus for waiting: `max(0, combined minutes - free minutes) * per_minute`, unbounded.
 pub fn bonus_for_waiting(rule: &WaitBonus, combined_ms: u64) -> f64 {
-    (combined_ms as f64 / 60_000.0 - rule.free_minutes).max(0.0) * rule.per_minute
+    (combined_ms as f64 / 60_000.0 - rule.free_combined_minutes).max(0.0) * rule.per_combined_minute
 }
 
 /// Threshold of a quality. `None` for `Any`, and for `WinProbability`, which has a minimum and a maximum.
@@ -150,7 +150,7 @@ pub fn leaderboard_spread_quality(sigma: f64, scale: f64, positions: impl IntoIt
 }
 
 fn all_ratings<'m>(members: &[PartyQualityInput<'m>]) -> impl Iterator<Item = f64> + Clone {
-    members.iter().flat_map(|it| it.finite_ratings.iter().copied())
+    members.iter().flat_map(|it| it.matching_ratings.iter().copied())
 }
 
 fn min_and_max(probabilities: &[f64]) -> (f64, f64) {

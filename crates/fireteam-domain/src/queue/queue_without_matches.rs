@@ -27,7 +27,7 @@ impl QueueWithoutMatches {
     pub fn reusable_after_pass(queue: &QueueSpec, teams: &TeamsSpec, report: &PassReport) -> Option<Self> {
         let depends_on_tickets_only = queue.avoid.is_empty() && !queue.backfill && teams.bots.is_none();
         let is_complete = report.gate_reason.is_none()
-            && report.proposed_count == 0
+            && report.proposed_ticket_count == 0
             && !report.truncated
             && !report.match_limit_reached;
         (queue.selection.mode == SelectionMode::FirstWindow && depends_on_tickets_only && is_complete).then(|| Self {

@@ -11,32 +11,32 @@ use crate::time::UnixMs;
 
 /// Player whose vector it is: an index in the session of the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TicketSeat(pub u8);
+pub struct SeatIndex(pub u8);
 
 /// Vectors by seat, each seat at most once. A player without one is not counted. Clones share them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SeatBeaconVectors(Option<Arc<[(TicketSeat, PublishedVector)]>>);
+pub struct SeatBeaconVectors(Option<Arc<[(SeatIndex, PublishedVector)]>>);
 
 impl SeatBeaconVectors {
     /// Takes vectors of different seats, in any order; of one seat the last counts.
-    pub fn new(vectors: impl IntoIterator<Item = (TicketSeat, PublishedVector)>) -> Self {
-        let by_seat: BTreeMap<TicketSeat, PublishedVector> = vectors.into_iter().collect();
+    pub fn new(vectors: impl IntoIterator<Item = (SeatIndex, PublishedVector)>) -> Self {
+        let by_seat: BTreeMap<SeatIndex, PublishedVector> = vectors.into_iter().collect();
         Self((!by_seat.is_empty()).then(|| by_seat.into_iter().collect()))
     }
 
     /// Vectors in the order of seats.
-    pub fn vectors(&self) -> &[(TicketSeat, PublishedVector)] {
+    pub fn vectors(&self) -> &[(SeatIndex, PublishedVector)] {
         self.0.as_deref().unwrap_or_default()
     }
 
     /// Vector of one seat.
-    pub fn of_seat(&self, seat: TicketSeat) -> Option<&PublishedVector> {
+    pub fn of_seat(&self, seat: SeatIndex) -> Option<&PublishedVector> {
         self.vectors().iter().find(|(own, _)| *own == seat).map(|(_, vector)| vector)
     }
 
     /// The vectors with another one for `seat`.
     #[must_use]
-    pub fn with(&self, seat: TicketSeat, vector: PublishedVector) -> Self {
+    pub fn with(&self, seat: SeatIndex, vector: PublishedVector) -> Self {
         Self::new(self.vectors().iter().cloned().chain([(seat, vector)]))
     }
 
@@ -58,7 +58,7 @@ impl SeatBeaconVectors {
     /// Bytes of the vectors in a store; `None` without any.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        for (TicketSeat(seat), vector) in self.vectors() {
+        for (SeatIndex(seat), vector) in self.vectors() {
             let vector = vector.encode();
             bytes.extend([*seat, u8::try_from(vector.len()).ok()?]);
             bytes.extend(vector);
@@ -72,7 +72,7 @@ impl SeatBeaconVectors {
         let mut vectors = Vec::new();
         while let &[seat, len, ref rest @ ..] = bytes {
             let Some((vector, rest)) = rest.split_at_checked(usize::from(len)) else { break };
-            vectors.extend(PublishedVector::decode(vector).map(|vector| (TicketSeat(seat), vector)));
+            vectors.extend(PublishedVector::decode(vector).map(|vector| (SeatIndex(seat), vector)));
             bytes = rest;
         }
         Self::new(vectors)
@@ -97,8 +97,8 @@ mod tests {
         })
     }
 
-    fn any_vectors() -> impl Strategy<Value = Vec<(TicketSeat, PublishedVector)>> {
-        prop::collection::vec(((0..5_u8).prop_map(TicketSeat), any_vector()), 0..6)
+    fn any_vectors() -> impl Strategy<Value = Vec<(SeatIndex, PublishedVector)>> {
+        prop::collection::vec(((0..5_u8).prop_map(SeatIndex), any_vector()), 0..6)
     }
 
     proptest! {
@@ -144,9 +144,9 @@ mod tests {
             let floor = PublishedFloor { beacon_id: 1, steps };
             PublishedVector::new(vec![floor], UnixMs(1), LatencyTrust::Proven, EXCESS).unwrap()
         };
-        let vectors = SeatBeaconVectors::new([(TicketSeat(1), vector(1)), (TicketSeat(0), vector(2))])
-            .with(TicketSeat(1), vector(3));
+        let vectors = SeatBeaconVectors::new([(SeatIndex(1), vector(1)), (SeatIndex(0), vector(2))])
+            .with(SeatIndex(1), vector(3));
         let steps: Vec<u16> = vectors.vectors().iter().map(|(_, vector)| vector.floors()[0].steps).collect();
-        assert_eq!((steps, vectors.of_seat(TicketSeat(2))), (vec![2, 3], None));
+        assert_eq!((steps, vectors.of_seat(SeatIndex(2))), (vec![2, 3], None));
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Selector<'w, 'a> {
     pub(super) progress: &'w mut PassProgress,
     pub(super) rng: &'w mut SplitMix64,
     /// The queue before its newcomers, if only their windows are examined.
-    pub(super) evaluated: Option<&'w QueueWithoutMatches>,
+    pub(super) queue_before_newcomers: Option<&'w QueueWithoutMatches>,
     /// Matches that may still be made.
     pub(super) matches_left: usize,
     pub(super) matches: Vec<CandidateMatch<'a>>,

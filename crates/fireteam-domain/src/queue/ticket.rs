@@ -25,7 +25,7 @@ pub struct Ticket {
     pub session: Session,
     /// Round trips as the party measured them, milliseconds, in the order of `session.region_latencies`. Only its own
     /// limits of regions use them. `None`: those of `session` are exact.
-    pub own_round_trips_ms: Option<Box<[f32]>>,
+    pub exact_round_trips_ms: Option<Box<[f32]>>,
     /// Ratings of the players at entry, in the order of `session.players`, unchanged until the ticket ends. If the set
     /// has a rating system, they replace the `skill` values of `session`.
     pub player_ratings: Vec<PlayerRating>,
@@ -35,15 +35,15 @@ pub struct Ticket {
     /// Users blocked by any of the players, sorted and unique; at most `limit::BLOCKED_USERS_PER_TICKET_MAX`.
     pub blocked_users: Vec<UserKey>,
     /// Its users may have no other ticket at the same time.
-    pub exclusive: bool,
+    pub excludes_other_tickets: bool,
     /// Players who answer for themselves, sorted: the player who entered the ticket may not answer for them.
-    pub self_answering: Vec<UserKey>,
+    pub self_answering_users: Vec<UserKey>,
 }
 
 impl Ticket {
     /// Measured round trip to the region at `index` of `session.region_latencies`, milliseconds.
     pub fn measured_round_trip_to_region_ms(&self, index: usize) -> f32 {
-        let own = self.own_round_trips_ms.as_ref().and_then(|own| own.get(index));
+        let own = self.exact_round_trips_ms.as_ref().and_then(|own| own.get(index));
         own.copied().unwrap_or_else(|| self.session.region_latencies[index].round_trip_ms)
     }
 
@@ -56,7 +56,7 @@ impl Ticket {
     ) -> Arc<Self> {
         let place = self.session.locality;
         let center = place.map(center_of);
-        let has_exact_round_trips = self.own_round_trips_ms.is_none() && !self.session.region_latencies.is_empty();
+        let has_exact_round_trips = self.exact_round_trips_ms.is_none() && !self.session.region_latencies.is_empty();
         if center == place && !has_exact_round_trips {
             return self;
         }
@@ -64,7 +64,7 @@ impl Ticket {
         ticket.session.locality = center;
         if has_exact_round_trips {
             let latencies = &mut ticket.session.region_latencies;
-            ticket.own_round_trips_ms = Some(latencies.iter().map(|latency| latency.round_trip_ms).collect());
+            ticket.exact_round_trips_ms = Some(latencies.iter().map(|latency| latency.round_trip_ms).collect());
             coarsen_region_latencies(latencies, place.zip(center), |region| region_places.place_of(region));
         }
         Arc::new(ticket)

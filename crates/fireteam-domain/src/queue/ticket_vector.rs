@@ -42,7 +42,7 @@ impl TicketBeaconVector {
 
     /// Predictor of the party's round trips to sessions that it may join.
     pub fn search_predictor(&self, now: UnixMs) -> RoundTripPredictor<'_> {
-        RoundTripPredictor { fleet: &self.fleet, own: &self.completed, now, precision: PairPrecision::Queue }
+        RoundTripPredictor { fleet: &self.fleet, own_vector: &self.completed, now, precision: PairPrecision::Queue }
     }
 
     /// The party as one end of a prediction for a queue.

@@ -15,7 +15,7 @@ pub(super) struct WaitingList {
     /// First ticket with the same key.
     first_with_key: Vec<u32>,
     /// Next ticket to visit: the ticket itself while it waits, otherwise a later one.
-    forward_links: Vec<u32>,
+    self_or_later_ticket: Vec<u32>,
 }
 
 impl WaitingList {
@@ -25,13 +25,13 @@ impl WaitingList {
             next_above: vec![NO_TICKET; count],
             next_below: vec![NO_TICKET; count],
             first_with_key: vec![NO_TICKET; count],
-            forward_links: vec![NO_TICKET; count],
+            self_or_later_ticket: vec![NO_TICKET; count],
         };
         for pool in pools {
             for (position, &row) in pool.iter().enumerate() {
                 let before = position.checked_sub(1).map(|before| pool[before]);
                 let at = row as usize;
-                (list.forward_links[at], list.next_below[at]) = (row, before.unwrap_or(NO_TICKET));
+                (list.self_or_later_ticket[at], list.next_below[at]) = (row, before.unwrap_or(NO_TICKET));
                 list.next_above[at] = pool.get(position + 1).copied().unwrap_or(NO_TICKET);
                 let key = |row: u32| pass_state.sort_keys[row as usize].to_bits();
                 list.first_with_key[at] =
@@ -42,7 +42,7 @@ impl WaitingList {
     }
 
     pub(super) fn is_waiting(&self, row: u32) -> bool {
-        self.forward_links[row as usize] == row
+        self.self_or_later_ticket[row as usize] == row
     }
 
     /// Next higher waiting ticket of the pool.
@@ -59,7 +59,7 @@ impl WaitingList {
     fn first_waiting_with_key(&self, row: u32) -> u32 {
         let mut at = self.first_with_key[row as usize];
         while !self.is_waiting(at) {
-            at = self.forward_links[at as usize];
+            at = self.self_or_later_ticket[at as usize];
         }
         at
     }
@@ -73,11 +73,11 @@ impl WaitingList {
         if prev != NO_TICKET {
             self.next_above[prev as usize] = next;
         }
-        self.forward_links[row as usize] = next;
+        self.self_or_later_ticket[row as usize] = next;
         // The first ticket of a key is looked up often, so shorten its path.
         let first = self.first_with_key[row as usize] as usize;
-        if self.forward_links[first] == row {
-            self.forward_links[first] = next;
+        if self.self_or_later_ticket[first] == row {
+            self.self_or_later_ticket[first] = next;
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::time::UnixMs;
 
 /// Bucket of a rating, by the window's table or by its width. Half values round away from zero: 2.5 is in 3, -0.5 in -1.
 pub fn bucket_of(window: &RatingWindow, rating: f64) -> i64 {
-    if let Some(bounds) = &window.bucket_bounds {
+    if let Some(bounds) = &window.bucket_boundaries {
         return bounds.partition_point(|bound| *bound <= rating) as i64;
     }
     let buckets = rating / window.bucket_width;
@@ -25,9 +25,10 @@ pub fn bucket_of(window: &RatingWindow, rating: f64) -> i64 {
 
 /// Maximum range of a ticket with this rating, in buckets to either side. `None` if unbounded.
 pub fn max_range_of(window: &RatingWindow, rating: f64) -> Option<u32> {
-    let percent_bound =
-        window.max_percent.map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
-    match (window.max, percent_bound) {
+    let percent_bound = window
+        .max_percent_of_rating
+        .map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
+    match (window.max_half_width, percent_bound) {
         (Some(max), Some(percent_bound)) => Some(match window.combine {
             MaxRangeCombination::Smaller => max.min(percent_bound),
             MaxRangeCombination::Larger => max.max(percent_bound),
@@ -39,7 +40,7 @@ pub fn max_range_of(window: &RatingWindow, rating: f64) -> Option<u32> {
 /// Range of a ticket at `now`, in buckets to either side. A bound below `start` applies from the beginning.
 pub fn range_at(window: &RatingWindow, rating: f64, entered_at: UnixMs, now: UnixMs) -> u32 {
     let steps = u32::try_from(elapsed_steps(window, entered_at, now)).unwrap_or(u32::MAX);
-    let grown = window.start.saturating_add(window.step.saturating_mul(steps));
+    let grown = window.initial_half_width.saturating_add(window.step.saturating_mul(steps));
     max_range_of(window, rating).map_or(grown, |bound| grown.min(bound))
 }
 
@@ -107,7 +108,7 @@ fn contains_with_reciprocal_share(
     (range, distance): (u32, u64),
     (theirs, back): (u32, u64),
 ) -> bool {
-    distance <= u64::from(range) && window.reciprocal_percent * back as f64 <= 100.0 * f64::from(theirs)
+    distance <= u64::from(range) && window.other_range_cover_percent * back as f64 <= 100.0 * f64::from(theirs)
 }
 
 /// Whether two tickets may meet: at least one accepts the other. With full reciprocity that means both. Each side
@@ -127,7 +128,7 @@ pub fn windows_satisfy_pair_rule(window: &RatingWindow, one: BucketRange, other:
 /// [`BucketRange::max_distance`] of all tickets.
 pub fn max_bucket_distance_to_compare(window: &RatingWindow, own: u32, widest: u32) -> u64 {
     match window.rule {
-        WindowPairRule::Contain if window.reciprocal_percent >= 100.0 => u64::from(own),
+        WindowPairRule::Contain if window.other_range_cover_percent >= 100.0 => u64::from(own),
         WindowPairRule::Contain => u64::from(own.max(widest)),
         WindowPairRule::Overlap => u64::from(own) + u64::from(widest),
     }

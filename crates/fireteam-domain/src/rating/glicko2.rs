@@ -25,14 +25,14 @@ pub(super) struct Constants {
     /// System constant tau, which limits changes of the volatility.
     pub(super) tau: f64,
     /// Opponent of a rated game: a side, or each of its players.
-    pub(super) games_per: OpponentsPerRatedGame,
+    pub(super) opponents_per_game: OpponentsPerRatedGame,
 }
 
 pub(super) fn rate_match(sides: &[Side], constants: Constants) -> Vec<Vec<Skill>> {
     let config = Glicko2Config { tau: constants.tau, convergence_tolerance: VOLATILITY_TOLERANCE };
     let opponents: Vec<Vec<Glicko2Rating>> = sides
         .iter()
-        .map(|side| match constants.games_per {
+        .map(|side| match constants.opponents_per_game {
             OpponentsPerRatedGame::All => vec![composite_opponent(side)],
             OpponentsPerRatedGame::Each => {
                 side.players.iter().map(|skill| to_glicko2_rating(skill, constants)).collect()

@@ -5,20 +5,20 @@ use crate::time::UnixMs;
 
 /// Match activity of a set: input of a decay that counts only active periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MatchActivity {
+pub struct AllUsersMatchActivity {
     /// Number of periods in which a rated match ended; 0 before the first.
     active_periods: u32,
     /// End of the latest rated match.
     last_match_at: UnixMs,
 }
 
-impl MatchActivity {
+impl AllUsersMatchActivity {
     /// Includes the last match of a user.
     #[must_use]
     pub fn including_last_match_of(self, skill: &Skill) -> Self {
         match skill.last_match_at {
-            Some(last_match_at) if skill.active_periods > 0 => {
-                self.max(Self { active_periods: skill.active_periods, last_match_at })
+            Some(last_match_at) if skill.last_match_active_period > 0 => {
+                self.max(Self { active_periods: skill.last_match_active_period, last_match_at })
             }
             _ => self,
         }

@@ -19,7 +19,7 @@ pub struct Skill {
     pub streak: i32,
     /// Number of active periods of the set, up to the one of the user's last match. Counted if the ruleset's decay uses
     /// active periods; otherwise 0.
-    pub active_periods: u32,
+    pub last_match_active_period: u32,
 }
 
 /// One side of a finished match.

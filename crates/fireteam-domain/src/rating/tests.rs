@@ -19,8 +19,12 @@ const TRUESKILL: RatingSystem =
 const PLACKETT_LUCE: RatingSystem =
     RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta: 25.0 / 6.0, kappa: 1e-4, tau: 25.0 / 300.0 };
 /// comprl's decay, per second instead of per day (S2-14).
-const DECAY: InactiveDeviationGrowth =
-    InactiveDeviationGrowth { every_ms: 1_000, deviation: 0.5, max_deviation: 8.333, periods: DecayPeriodFilter::All };
+const DECAY: InactiveDeviationGrowth = InactiveDeviationGrowth {
+    every_ms: 1_000,
+    deviation_per_period: 0.5,
+    max_deviation: 8.333,
+    periods: DecayPeriodFilter::All,
+};
 const ALL_SYSTEMS: [RatingSystem; 5] = [ELO, GLICKO, GLICKO2, TRUESKILL, PLACKETT_LUCE];
 
 fn side(players: &[Skill], rank: u32) -> Side {
@@ -99,7 +103,7 @@ fn team_match_counts_as_one_game() {
         let team = spec.rate_match(&[side(&[new; 6], 1), side(&[new; 6], 2)], UnixMs(1)).expect("match is valid")[0][3];
         assert!((alone.estimate.rating - team.estimate.rating).abs() < 1e-9, "{system:?} {alone:?} {team:?}");
         assert!((alone.estimate.deviation - team.estimate.deviation).abs() < 1e-9, "{system:?}");
-        let each = RatingSpec { games_per: OpponentsPerRatedGame::Each, ..spec };
+        let each = RatingSpec { opponents_per_game: OpponentsPerRatedGame::Each, ..spec };
         let team = each.rate_match(&[side(&[new; 6], 1), side(&[new; 6], 2)], UnixMs(1)).expect("match is valid")[0][3];
         assert!(alone.estimate.rating < team.estimate.rating, "{system:?}: one game per opponent changes more");
     }
@@ -142,17 +146,17 @@ fn decay_by_active_periods_stops_while_no_match_is_played() {
     let decay = Some(InactiveDeviationGrowth { periods: DecayPeriodFilter::Played, ..DECAY });
     let spec = RatingSpec { decay, ..RatingSpec::with_defaults(PLACKETT_LUCE) };
     let mut players = [spec.initial_skill(); 4];
-    let mut activity_so_far = MatchActivity::default();
+    let mut activity_so_far = AllUsersMatchActivity::default();
     let mut play = |one: usize, other: usize, at: u64, players: &mut [Skill; 4]| {
         let sides = [side(&[players[one]], 1), side(&[players[other]], 2)];
         let after = spec.rate_match_with_activity(&sides, UnixMs(at), activity_so_far).expect("match is valid");
-        activity_so_far = after.iter().flatten().fold(activity_so_far, MatchActivity::including_last_match_of);
+        activity_so_far = after.iter().flatten().fold(activity_so_far, AllUsersMatchActivity::including_last_match_of);
         (players[one], players[other]) = (after[0][0], after[1][0]);
         activity_so_far
     };
     let mut activity = play(0, 1, 10_100, &mut players);
     let idle = Skill { estimate: PlayerRating { rating: 30.0, deviation: 2.0 }, ..players[0] };
-    let steps = |at: u64, activity_so_far: MatchActivity| {
+    let steps = |at: u64, activity_so_far: AllUsersMatchActivity| {
         let grown =
             spec.skill_at_with_activity(idle, UnixMs(at), activity_so_far).estimate.deviation - idle.estimate.deviation;
         (grown / 0.5).round() as u64
@@ -170,7 +174,10 @@ fn decay_by_active_periods_stops_while_no_match_is_played() {
         activity = play(2, 3, at, &mut players);
         assert_eq!((steps(at.max(20_000), activity), steps(1_000_000, activity)), (during, after), "{at}");
     }
-    assert_eq!((activity.active_periods(), players[2].active_periods, players[1].active_periods), (3, 3, 1));
+    assert_eq!(
+        (activity.active_periods(), players[2].last_match_active_period, players[1].last_match_active_period),
+        (3, 3, 1)
+    );
     assert_eq!(
         spec.skill_at_with_activity(players[2], UnixMs(9_000_000), activity),
         players[2],
@@ -341,7 +348,7 @@ fn any_skill() -> impl Strategy<Value = Skill> {
                 match_count: matches,
                 last_match_at: last.map(UnixMs),
                 streak,
-                active_periods: 0,
+                last_match_active_period: 0,
             }
         },
     )
@@ -360,7 +367,7 @@ proptest! {
     fn ratings_stay_finite_and_win_probabilities_sum_to_one(sides in any_sides(), at in 0_u64..u64::MAX, per_opponent in any_bool()) {
         for system in ALL_SYSTEMS {
             let games_per = if per_opponent { OpponentsPerRatedGame::Each } else { OpponentsPerRatedGame::All };
-            let spec = RatingSpec { games_per, momentum: Some(StreakChangeFactor { after: 1, factor: 10.0 }), ..RatingSpec::with_defaults(system) };
+            let spec = RatingSpec { opponents_per_game: games_per, momentum: Some(StreakChangeFactor { after: 1, factor: 10.0 }), ..RatingSpec::with_defaults(system) };
             let after = spec.rate_match(&sides, UnixMs(at)).expect("match is valid");
             prop_assert_eq!(after.len(), sides.len());
             for (side, skills) in sides.iter().zip(&after) {

@@ -47,7 +47,7 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     writer.floats(&[
         ruleset.latency_model.intercept_ms,
         ruleset.latency_model.ms_per_1000_km,
-        ruleset.involved_phase_percent,
+        ruleset.answered_percent_for_involved_phase,
     ]);
     writer.option(ruleset.teams.as_ref(), write_teams);
     writer.option(ruleset.queue.as_ref(), queue::write_queue);
@@ -84,14 +84,14 @@ fn write_ruleset_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
         writer.string("clients per account");
         writer.integer(ruleset.clients_per_account.into());
     }
-    if ruleset.handles == AdvertisementIdForm::PerSearcher {
+    if ruleset.advertisement_id_form == AdvertisementIdForm::PerSearcher {
         writer.string("handles per searcher");
     }
     write_probing(writer, &ruleset.probing);
     if ruleset.allows_wishes() {
         writer.string("wishes");
-        writer.integer(ruleset.latency_wishes.into());
-        writer.list(&ruleset.attributes, |writer, attribute| writer.integer(attribute.wishes.into()));
+        writer.integer(ruleset.allows_latency_wishes.into());
+        writer.list(&ruleset.attributes, |writer, attribute| writer.integer(attribute.allows_wishes.into()));
     }
     if let Some(pool) = &ruleset.rating_pool {
         writer.string("rating pool");
@@ -101,10 +101,10 @@ fn write_ruleset_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
         writer.string("avoid in searches");
         writer.list(&ruleset.avoid, queue::write_avoidance_rule);
     }
-    if let Some(satisfaction) = &ruleset.satisfaction {
+    if let Some(satisfaction) = &ruleset.frustrated_player_limits {
         writer.string("satisfaction of limits");
         queue::write_satisfaction(writer, satisfaction);
-        writer.float(satisfaction.widen_limits);
+        writer.float(satisfaction.limit_widen_factor);
     }
     if !ruleset.statistics_regions.is_empty() {
         writer.string("statistics regions");
@@ -114,15 +114,28 @@ fn write_ruleset_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
 
 /// Writes how candidates are probed; defaults are left out.
 fn write_probing(writer: &mut CanonicalWriter, probing: &ProbingSpec) {
-    let ProbingSpec { quick_probe, involved_probe, players, figure, must_measure, trust, source, is_cautious } =
-        *probing;
-    let without_source = ProbingSpec { source: DEFAULT_PROBING.source, is_cautious: false, ..*probing };
+    let ProbingSpec {
+        quick_probe_candidates: quick_probe,
+        involved_probe_candidates: involved_probe,
+        players,
+        figure,
+        must_measure,
+        region_latency_trust: trust,
+        latency_estimate_policy: source,
+        filters_by_interval_high_end: is_cautious,
+    } = *probing;
+    let without_source = ProbingSpec {
+        latency_estimate_policy: DEFAULT_PROBING.latency_estimate_policy,
+        filters_by_interval_high_end: false,
+        ..*probing
+    };
     let mut others = without_source;
     if players == ProbedPlayers::Involved {
         // As it was written before there were other settings.
         writer.string("probed players");
         writer.integer(involved_probe.into());
-        (others.players, others.involved_probe) = (DEFAULT_PROBING.players, DEFAULT_PROBING.involved_probe);
+        (others.players, others.involved_probe_candidates) =
+            (DEFAULT_PROBING.players, DEFAULT_PROBING.involved_probe_candidates);
     }
     if others != DEFAULT_PROBING {
         writer.string("probing");
@@ -149,9 +162,9 @@ fn write_hosting(writer: &mut CanonicalWriter, hosting: &HostingSpec) {
         confirm_ms,
         host_loss_ms,
         report_window_ms,
-        choice,
+        game_server_order: choice,
         max_round_trip_ms,
-        allocation,
+        allocator_offers: allocation,
         host_data,
     } = *hosting;
     writer.string("server");
@@ -179,8 +192,8 @@ fn write_hosting(writer: &mut CanonicalWriter, hosting: &HostingSpec) {
     }
     if host_data != PlayerDataForHost::default() {
         writer.string("host data");
-        writer.integer(host_data.attributes.into());
-        writer.integer(host_data.ratings.into());
+        writer.integer(host_data.includes_attributes.into());
+        writer.integer(host_data.includes_ratings.into());
     }
 }
 
@@ -262,9 +275,9 @@ fn write_attribute(writer: &mut CanonicalWriter, attribute: &Attribute) {
         source,
         normalization_range: range,
         unit: _,
-        party_aggregation,
+        number_aggregation: party_aggregation,
         trust,
-        wishes: _,
+        allows_wishes: _,
     } = attribute;
     writer.string(name);
     writer.string(value_type_name(*value_type));
@@ -393,7 +406,15 @@ fn write_expansion(writer: &mut CanonicalWriter, expansion: &Expansion) {
 }
 
 fn write_teams(writer: &mut CanonicalWriter, teams: &TeamsSpec) {
-    let TeamsSpec { team_sizes: sizes, max_party_size, exact_up_to_size, roles, order, role_attribute, bots } = teams;
+    let TeamsSpec {
+        team_sizes: sizes,
+        max_party_size,
+        exact_up_to_team_size: exact_up_to_size,
+        roles,
+        order,
+        offered_roles_attribute: role_attribute,
+        bots,
+    } = teams;
     match &**sizes {
         [size, rest @ ..] if rest.iter().all(|other| other == size) => {
             let numbers = [sizes.len() as u64, (*size).into(), (*max_party_size).into(), (*exact_up_to_size).into()];
@@ -452,10 +473,10 @@ fn write_rating(writer: &mut CanonicalWriter, rating: &RatingSpec) {
         }
         RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau } => writer.floats(&[mu, sigma, beta, kappa, tau]),
     }
-    writer.float(rating.z);
+    writer.float(rating.leaderboard_z);
     writer.option(rating.decay.as_ref(), |writer, decay| {
         writer.integer(decay.every_ms);
-        writer.floats(&[decay.deviation, decay.max_deviation]);
+        writer.floats(&[decay.deviation_per_period, decay.max_deviation]);
     });
     write_rating_additions(writer, rating);
 }
@@ -464,13 +485,13 @@ fn write_rating(writer: &mut CanonicalWriter, rating: &RatingSpec) {
 fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
     let RatingSpec {
         system: _,
-        z: _,
+        leaderboard_z: _,
         match_z,
         decay,
         momentum,
         placement_matches,
         on_disconnect,
-        games_per,
+        opponents_per_game: games_per,
         leaderboard,
         categories,
         prediction,

@@ -4,9 +4,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbingSpec {
     /// Number of best candidates for the quick probe, 1 to 50.
-    pub quick_probe: u8,
+    pub quick_probe_candidates: u8,
     /// Number of best candidates for the involved probe, 0 to 10.
-    pub involved_probe: u8,
+    pub involved_probe_candidates: u8,
     /// Players' own machines that searchers may probe.
     pub players: ProbedPlayers,
     /// Round trip of a probe that filters and scores use.
@@ -14,11 +14,11 @@ pub struct ProbingSpec {
     /// Only sessions that the searcher has measured may be reserved.
     pub must_measure: bool,
     /// Round trips to regions and beacons that count.
-    pub trust: LatencyTrust,
+    pub region_latency_trust: LatencyTrust,
     /// Estimate of round trips that were not measured.
-    pub source: LatencyEstimatePolicy,
+    pub latency_estimate_policy: LatencyEstimatePolicy,
     /// Hard filters compare the high end of a predicted round trip's interval with limits.
-    pub is_cautious: bool,
+    pub filters_by_interval_high_end: bool,
 }
 
 /// Estimate of the round trip between two parties that have not measured it.
@@ -73,24 +73,24 @@ pub const QUICK_PROBE_TIMEOUT_MS: u32 = 3_000;
 
 /// Settings of a ruleset without `<Latency>`.
 pub const DEFAULT_PROBING: ProbingSpec = ProbingSpec {
-    quick_probe: 8,
-    involved_probe: 3,
+    quick_probe_candidates: 8,
+    involved_probe_candidates: 3,
     players: ProbedPlayers::Never,
     figure: RoundTripFigure::Median,
     must_measure: false,
-    trust: LatencyTrust::Claimed,
-    source: LatencyEstimatePolicy::Distance,
-    is_cautious: false,
+    region_latency_trust: LatencyTrust::Claimed,
+    latency_estimate_policy: LatencyEstimatePolicy::Distance,
+    filters_by_interval_high_end: false,
 };
 
 impl ProbingSpec {
     /// Number of candidates of a search whose players' machines searchers may probe at once.
-    pub fn player_probes_in_search(&self) -> usize {
-        if self.players == ProbedPlayers::Quick { self.quick_probe.into() } else { 0 }
+    pub fn max_probed_players_in_search(&self) -> usize {
+        if self.players == ProbedPlayers::Quick { self.quick_probe_candidates.into() } else { 0 }
     }
 
     /// Number of best candidates after the quick probe whose players' machines searchers may probe.
     pub fn player_probes_after_quick_probe(&self) -> usize {
-        if self.players == ProbedPlayers::Involved { self.involved_probe.into() } else { 0 }
+        if self.players == ProbedPlayers::Involved { self.involved_probe_candidates.into() } else { 0 }
     }
 }

@@ -46,7 +46,7 @@ pub struct QueueSpec {
     /// Alternative set offered after a long wait.
     pub offer: Option<AlternativeSetOffer>,
     /// Adjustments for frustrated players; `None` for none.
-    pub satisfaction: Option<FrustratedPlayerSpec>,
+    pub frustrated_player_window: Option<FrustratedPlayerSpec>,
 }
 
 impl QueueSpec {
@@ -72,11 +72,11 @@ pub struct FrustratedPlayerSpec {
     /// Minimum number of rated matches for `abandoned_percent`, and of feedback scores for their mean.
     pub min_matches: u32,
     /// Factor on the window's range and bounds; 1 for no change.
-    pub widen: f64,
+    pub window_widen_factor: f64,
     /// Rating points by which the window's center moves below the player's rating; 0 for no change.
-    pub shift_down: f64,
+    pub window_shift_down_points: f64,
     /// Factor on the limits of expansions; 1 for no change. Only the rule of the ruleset has one, not that of the queue.
-    pub widen_limits: f64,
+    pub limit_widen_factor: f64,
 }
 
 impl Default for FrustratedPlayerSpec {
@@ -87,9 +87,9 @@ impl Default for FrustratedPlayerSpec {
             abandoned_percent: None,
             feedback_below: None,
             min_matches: 5,
-            widen: 1.0,
-            shift_down: 0.0,
-            widen_limits: 1.0,
+            window_widen_factor: 1.0,
+            window_shift_down_points: 0.0,
+            limit_widen_factor: 1.0,
         }
     }
 }
@@ -175,25 +175,25 @@ pub enum RegionUse {
 pub struct RatingWindow {
     /// Lowest rating of each bucket but the first, ascending; at least one. A ticket's bucket is the number of bounds at or below its
     /// rating. `None`: all buckets are equally wide.
-    pub bucket_bounds: Option<Arc<[f64]>>,
+    pub bucket_boundaries: Option<Arc<[f64]>>,
     /// Rating points per bucket without bounds. A ticket's bucket is `rounding(rating / bucket_width)`.
     pub bucket_width: f64,
     /// Rounding of a rating to a bucket.
     pub rounding: BucketRounding,
     /// Initial half-width, buckets.
-    pub start: u32,
+    pub initial_half_width: u32,
     /// Buckets added per step.
     pub step: u32,
     /// Time between steps, milliseconds.
     pub step_every_ms: u64,
     /// Maximum half-width, buckets; `None` for no bound.
-    pub max: Option<u32>,
+    pub max_half_width: Option<u32>,
     /// Maximum half-width as a share of the ticket's own rating, percent; `None` for no bound.
-    pub max_percent: Option<f64>,
-    /// Bound to apply if both `max` and `max_percent` are set.
+    pub max_percent_of_rating: Option<f64>,
+    /// Bound to apply if both `max_half_width` and `max_percent_of_rating` are set.
     pub combine: MaxRangeCombination,
     /// Share of the distance that the other ticket's range must cover, percent.
-    pub reciprocal_percent: f64,
+    pub other_range_cover_percent: f64,
     /// Clock that widens the window.
     pub clock: WindowClock,
     /// Condition on the ranges of two tickets.
@@ -348,9 +348,9 @@ pub enum SelectionOrder {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaitBonus {
     /// Bonus per minute of combined waiting.
-    pub per_minute: f64,
+    pub per_combined_minute: f64,
     /// Minutes of combined waiting without a bonus.
-    pub free_minutes: f64,
+    pub free_combined_minutes: f64,
 }
 
 /// Rule about players who should not meet again.

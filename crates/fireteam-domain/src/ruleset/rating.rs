@@ -12,7 +12,7 @@ pub struct RatingSpec {
     /// Rating system and its constants.
     pub system: RatingSystem,
     /// Leaderboard order: `rating - z * deviation`. 0 for systems without a deviation.
-    pub z: f64,
+    pub leaderboard_z: f64,
     /// Deviations deducted from a rating when players are matched, so that newcomers are matched low; 0 for none.
     pub match_z: f64,
     /// Growth of the deviation of inactive players; `None` for no growth.
@@ -24,7 +24,7 @@ pub struct RatingSpec {
     /// Effect of a match that a player left early.
     pub on_disconnect: DisconnectPolicy,
     /// Unit of one rated game with several opponents. Used by Elo, Glicko and Glicko-2 only.
-    pub games_per: OpponentsPerRatedGame,
+    pub opponents_per_game: OpponentsPerRatedGame,
     /// Callers who may read the leaderboard.
     pub leaderboard: LeaderboardAccess,
     /// Classes of ratings that players see; `None` for none.
@@ -85,13 +85,13 @@ impl RatingSpec {
         let z = if matches!(system, RatingSystem::Elo { .. }) { 0.0 } else { 1.0 };
         Self {
             system,
-            z,
+            leaderboard_z: z,
             match_z: 0.0,
             decay: None,
             momentum: None,
             placement_matches: 0,
             on_disconnect: DisconnectPolicy::Rate,
-            games_per: OpponentsPerRatedGame::All,
+            opponents_per_game: OpponentsPerRatedGame::All,
             leaderboard: LeaderboardAccess::Private,
             categories: None,
             prediction: PerformanceDistribution::Logistic,
@@ -171,7 +171,7 @@ pub struct InactiveDeviationGrowth {
     /// Period, milliseconds.
     pub every_ms: u64,
     /// Added to the deviation each period.
-    pub deviation: f64,
+    pub deviation_per_period: f64,
     /// Upper bound of the deviation.
     pub max_deviation: f64,
     /// Periods that count.

@@ -9,13 +9,13 @@ pub struct TeamsSpec {
     pub max_party_size: u16,
     /// Largest team size that is split exactly; larger teams are split greedily. An exact split takes C(n-1, n/2-1)
     /// evaluations.
-    pub exact_up_to_size: u16,
+    pub exact_up_to_team_size: u16,
     /// Roles that every team must fill, in file order. Empty if roles are not used.
     pub roles: Box<[TeamRole]>,
     /// Order of the teams in a match.
     pub order: TeamOrderInMatch,
     /// String list attribute with the roles that a party's players offer: an index into `Ruleset::attributes`.
-    pub role_attribute: Option<usize>,
+    pub offered_roles_attribute: Option<usize>,
     /// Bots that take the seats for which no players are found. `None`: only full matches are made.
     pub bots: Option<BotsSpec>,
 }
@@ -99,13 +99,13 @@ pub struct HostingSpec {
     /// Time for the other sides to report after the first player has reported a result, milliseconds.
     pub report_window_ms: u32,
     /// Order in which game servers are tried.
-    pub choice: GameServerOrder,
+    pub game_server_order: GameServerOrder,
     /// Longest expected round trip between a player and the game server, milliseconds. `None` for no limit.
     pub max_round_trip_ms: Option<u32>,
     /// Data about its players that a game server receives with a match.
     pub host_data: PlayerDataForHost,
     /// Offers of matches to allocators.
-    pub allocation: AllocatorOfferSpec,
+    pub allocator_offers: AllocatorOfferSpec,
 }
 
 impl HostingSpec {
@@ -124,9 +124,9 @@ impl HostingSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlayerDataForHost {
     /// Attributes of the players' tickets.
-    pub attributes: bool,
+    pub includes_attributes: bool,
     /// Ratings of the players when they entered the queue.
-    pub ratings: bool,
+    pub includes_ratings: bool,
 }
 
 /// Offers of matches to allocators, which start game servers on demand.

@@ -78,7 +78,7 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
     let mut hard = hard_filters::read_hard_filters(hard_filters, &declared, &mut expansions, diagnostics);
     let soft = soft_filters::read_soft_filters(soft_filters, &declared, diagnostics);
     let chances = reader.single_child("AdvertiseChances");
-    let search::LimitSettings { search_limits, clients_per_account, handles } =
+    let search::LimitSettings { search_limits, clients_per_account, advertisement_id_form: handles } =
         search::read_limits(reader.single_child("Limits"), diagnostics);
     let mut latency = search::read_latency(reader.single_child("Latency"), diagnostics);
     hard.append(&mut latency.hard_filters);
@@ -97,7 +97,7 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
     let hosting = lifecycle::read_hosting(reader.single_child("Hosting"), diagnostics);
     let stated_rating = reader.single_child("Rating").map(|element| rating::read_rating(element, diagnostics));
     let rating = stated_rating.as_ref().map(|stated| stated.current);
-    let statistics_regions = statistics::read_regions(reader.single_child("Statistics"), diagnostics);
+    let statistics_regions = statistics::read_statistics_regions(reader.single_child("Statistics"), diagnostics);
     // Cross-checks need valid sections; otherwise they would report the same problem twice.
     if diagnostics.count() == problems_before {
         cross_checks::check_sections_agree(&reader, teams.as_ref(), queue.as_ref(), rating.as_ref());
@@ -116,14 +116,14 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
         advertise_chances: chances,
         search_limits,
         clients_per_account,
-        handles,
+        advertisement_id_form: handles,
         latency_model: latency.model,
-        involved_phase_percent: latency.involved_phase_percent,
+        answered_percent_for_involved_phase: latency.answered_percent_for_involved_phase,
         probing: latency.probing,
-        latency_wishes: latency.wishes,
+        allows_latency_wishes: latency.allows_latency_wishes,
         consent,
         avoid: avoid.into(),
-        satisfaction,
+        frustrated_player_limits: satisfaction,
         teams,
         queue,
         ready_check,

@@ -13,7 +13,7 @@ pub struct WaitOutlook {
     /// Limits at their widest, in the order in which a pass checks them. Empty if any two tickets may meet.
     pub final_limits: Vec<FinalLimit>,
     /// Time at which the worst allowed match is good enough.
-    pub quality_reached: AnyMatchSufficesAfter,
+    pub any_match_suffices_after: AnyMatchSufficesAfter,
 }
 
 /// Time at which any match within the limits is good enough.
@@ -100,16 +100,20 @@ pub fn wait_outlook(ruleset: &Ruleset, queue: &QueueSpec) -> WaitOutlook {
         final_after(Some(groups.widen_every_ms.unwrap_or(0).saturating_mul(extra_groups.into())));
     }
     if let Some(window) = &queue.window {
-        let max = if window.step == 0 { Some(window.start) } else { window.max };
+        let max = if window.step == 0 { Some(window.initial_half_width) } else { window.max_half_width };
         let max_points = max.map(|max| f64::from(max) * window.bucket_width);
-        if window.bucket_bounds.is_some() {
+        if window.bucket_boundaries.is_some() {
             final_limits.extend(max.map(|max| FinalLimit::RatingBuckets { max }));
-        } else if max_points.is_some() || window.max_percent.is_some() {
-            final_limits.push(FinalLimit::RatingWindow { max_points, max_percent: window.max_percent });
+        } else if max_points.is_some() || window.max_percent_of_rating.is_some() {
+            final_limits.push(FinalLimit::RatingWindow { max_points, max_percent: window.max_percent_of_rating });
         }
         final_after(window_final_after_ms(window));
     }
-    WaitOutlook { limits_final_after_ms, final_limits, quality_reached: any_match_suffices_after(ruleset, queue) }
+    WaitOutlook {
+        limits_final_after_ms,
+        final_limits,
+        any_match_suffices_after: any_match_suffices_after(ruleset, queue),
+    }
 }
 
 /// Waiting time at which a window reaches its maximum, by the ticket's own clock. The queue's clock is at most one step
@@ -118,10 +122,12 @@ fn window_final_after_ms(window: &RatingWindow) -> Option<u64> {
     if window.step == 0 {
         return Some(0);
     }
-    if window.max_percent.is_some() && (window.max.is_none() || window.combine == MaxRangeCombination::Larger) {
+    if window.max_percent_of_rating.is_some()
+        && (window.max_half_width.is_none() || window.combine == MaxRangeCombination::Larger)
+    {
         return None;
     }
-    let gap = window.max?.saturating_sub(window.start);
+    let gap = window.max_half_width?.saturating_sub(window.initial_half_width);
     Some(u64::from(gap.div_ceil(window.step)).saturating_mul(window.step_every_ms))
 }
 
@@ -140,7 +146,7 @@ fn any_match_suffices_after(ruleset: &Ruleset, queue: &QueueSpec) -> AnyMatchSuf
         _ if gap <= 0.0 => AnyMatchSufficesAfter::Immediately,
         None => AnyMatchSufficesAfter::Never,
         Some(bonus) => AnyMatchSufficesAfter::AfterCombinedWaitMs(
-            ((bonus.free_minutes + gap / bonus.per_minute) * 60_000.0).round() as u64,
+            ((bonus.free_combined_minutes + gap / bonus.per_combined_minute) * 60_000.0).round() as u64,
         ),
     }
 }

@@ -8,8 +8,8 @@ pub(super) struct RemainingRatingBounds {
     lowest_rating_sums: Vec<Vec<f64>>,
     /// Same for the n highest ratings.
     highest_rating_sums: Vec<Vec<f64>>,
-    player_count: f64,
-    rating_total: f64,
+    match_player_count: f64,
+    match_rating_total: f64,
 }
 
 impl RemainingRatingBounds {
@@ -17,8 +17,8 @@ impl RemainingRatingBounds {
         let mut remaining = Self {
             lowest_rating_sums: Vec::new(),
             highest_rating_sums: Vec::new(),
-            player_count: 0.0,
-            rating_total: 0.0,
+            match_player_count: 0.0,
+            match_rating_total: 0.0,
         };
         for depth in 0..=placement_order.len() {
             let ratings = placement_order[depth..].iter().flat_map(|&party| problem.parties[party].ratings);
@@ -27,8 +27,8 @@ impl RemainingRatingBounds {
             remaining.lowest_rating_sums.push(prefix_sums(ratings.iter()));
             remaining.highest_rating_sums.push(prefix_sums(ratings.iter().rev()));
         }
-        remaining.player_count = problem.spec.team_sizes.iter().map(|&size| f64::from(size)).sum();
-        remaining.rating_total = problem.party_rating_sums.iter().sum();
+        remaining.match_player_count = problem.spec.team_sizes.iter().map(|&size| f64::from(size)).sum();
+        remaining.match_rating_total = problem.party_rating_sums.iter().sum();
         remaining
     }
 
@@ -46,10 +46,10 @@ impl RemainingRatingBounds {
             let maximum = team.rating_sum + self.highest_rating_sums[depth][team.open_seats];
             highest_minimum = highest_minimum.max(problem.team_strength(index, minimum));
             lowest_maximum = lowest_maximum.min(problem.team_strength(index, maximum));
-            if self.player_count <= size {
+            if self.match_player_count <= size {
                 continue;
             }
-            let mean_of_others = |sum: f64| (self.rating_total - sum) / (self.player_count - size);
+            let mean_of_others = |sum: f64| (self.match_rating_total - sum) / (self.match_player_count - size);
             let scale = if problem.equal_sizes { size } else { 1.0 };
             largest_gap = largest_gap
                 .max((minimum / size - mean_of_others(minimum)) * scale)

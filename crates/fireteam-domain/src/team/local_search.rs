@@ -9,7 +9,7 @@ const EXCHANGES_EVALUATED_MAX: u32 = 400_000;
 /// One or two parties of a team that move together.
 #[derive(Clone, Copy)]
 struct PartyGroup {
-    party_slots: [usize; 2],
+    party_indexes: [usize; 2],
     party_count: usize,
     player_count: usize,
     rating_sum: f64,
@@ -17,7 +17,7 @@ struct PartyGroup {
 
 impl PartyGroup {
     fn parties(&self) -> &[usize] {
-        &self.party_slots[..self.party_count]
+        &self.party_indexes[..self.party_count]
     }
 }
 
@@ -106,7 +106,7 @@ fn strength_range_of_others(problem: &SplitProblem<'_>, teams: &[PartialTeam], e
 /// All groups of up to `max_parties` parties of a team.
 fn party_groups(problem: &SplitProblem<'_>, team: &PartialTeam, max_parties: usize) -> Vec<PartyGroup> {
     let single = |party: usize| PartyGroup {
-        party_slots: [party; 2],
+        party_indexes: [party; 2],
         party_count: 1,
         player_count: problem.party_size(party),
         rating_sum: problem.party_rating_sums[party],
@@ -117,7 +117,7 @@ fn party_groups(problem: &SplitProblem<'_>, team: &PartialTeam, max_parties: usi
     }
     for (index, &first) in team.parties.iter().enumerate() {
         groups.extend(team.parties[index + 1..].iter().map(|&second| PartyGroup {
-            party_slots: [first, second],
+            party_indexes: [first, second],
             party_count: 2,
             player_count: problem.party_size(first) + problem.party_size(second),
             rating_sum: problem.party_rating_sums[first] + problem.party_rating_sums[second],

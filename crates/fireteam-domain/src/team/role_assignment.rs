@@ -30,7 +30,7 @@ pub(super) fn can_fill_roles(roles: &[TeamRole], players: &[RoleSet], open_seats
 }
 
 /// Number of places of roles that these players, and `open_seats` more players, can fill.
-pub(super) fn filled_places(roles: &[TeamRole], players: &[RoleSet], open_seats: usize) -> usize {
+pub(super) fn fillable_places(roles: &[TeamRole], players: &[RoleSet], open_seats: usize) -> usize {
     let needed: usize = roles.iter().map(|role| usize::from(role.per_team)).sum();
     needed.min(open_seats + maximum_role_assignment(roles, players).iter().flatten().count())
 }

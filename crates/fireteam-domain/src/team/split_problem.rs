@@ -2,7 +2,7 @@
 
 use crate::ruleset::teams::{TeamRole, TeamsSpec};
 use crate::team::party::TeamParty;
-use crate::team::role_assignment::{RoleSet, assign_with_open_seats, can_fill_roles, filled_places, role_set};
+use crate::team::role_assignment::{RoleSet, assign_with_open_seats, can_fill_roles, fillable_places, role_set};
 
 /// Input of a split with precomputed sums and constraints.
 pub(super) struct SplitProblem<'a> {
@@ -15,7 +15,7 @@ pub(super) struct SplitProblem<'a> {
     /// Rating sum of each party.
     pub(super) party_rating_sums: Vec<f64>,
     /// Roles that each party's players offer.
-    party_roles: Vec<RoleSet>,
+    party_offered_roles: Vec<RoleSet>,
     /// Parties that must not be in one team with each party; ascending.
     kept_apart: Vec<Vec<usize>>,
     /// Upper bound of the rounding error of sums of these ratings, for any order of addition.
@@ -65,7 +65,7 @@ impl<'a> SplitProblem<'a> {
             first_bot: parties.len(),
             equal_sizes: spec.team_sizes.iter().all(|size| *size == spec.team_sizes[0]),
             party_rating_sums: parties.iter().map(|party| party.ratings.iter().sum()).collect(),
-            party_roles,
+            party_offered_roles: party_roles,
             kept_apart: (0..parties.len()).map(parties_apart_from).collect(),
             rounding_tolerance: magnitude * f64::EPSILON * player_count as f64,
         })
@@ -123,7 +123,7 @@ impl<'a> SplitProblem<'a> {
     /// Roles that the players of these parties offer, in their order.
     pub(super) fn offered_role_sets(&self, parties: impl Iterator<Item = usize>) -> Vec<RoleSet> {
         let roles_of =
-            |party: usize| role_sets_offered_by_party(self.spec, &self.parties[party], self.party_roles[party]);
+            |party: usize| role_sets_offered_by_party(self.spec, &self.parties[party], self.party_offered_roles[party]);
         parties.flat_map(roles_of).collect()
     }
 
@@ -174,7 +174,7 @@ pub(super) fn party_fits_into_a_team(spec: &TeamsSpec, party: &TeamParty<'_>) ->
 /// players offers no role.
 pub(super) fn fillable_role_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: usize) -> Option<usize> {
     let sets = role_sets_offered_by_parties(spec, parties);
-    sets.iter().all(|offers| *offers != 0).then(|| filled_places(&spec.roles, &sets, open_seats))
+    sets.iter().all(|offers| *offers != 0).then(|| fillable_places(&spec.roles, &sets, open_seats))
 }
 
 /// Roles of the players of each of `guests` beside those of `seated`, and any players in `open_seats` more.

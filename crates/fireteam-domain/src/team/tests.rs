@@ -16,10 +16,10 @@ pub(super) fn teams_spec(sizes: &[u16], exact_up_to_size: u16, per_team: &[u16])
     TeamsSpec {
         team_sizes: sizes.into(),
         max_party_size: sizes.iter().copied().max().unwrap_or(1),
-        exact_up_to_size,
+        exact_up_to_team_size: exact_up_to_size,
         roles: per_team.iter().enumerate().map(role).collect(),
         order: TeamOrderInMatch::Split,
-        role_attribute: None,
+        offered_roles_attribute: None,
         bots: None,
     }
 }

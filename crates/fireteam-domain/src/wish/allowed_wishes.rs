@@ -8,7 +8,7 @@ use crate::wish::{LATENCY_WISH, Wish, WishSubject};
 /// Subject of a wish in force. `None` if the ruleset does not allow it, or if the attribute has had another type since it was stated.
 #[inline]
 pub fn subject_in_force(ruleset: &Ruleset, wish: &Wish) -> Option<WishSubject> {
-    let subject = ruleset.wish_subject(&wish.attribute)?;
+    let subject = ruleset.wish_subject(&wish.subject_name)?;
     applies_to_subject_type(ruleset, subject, wish).then_some(subject)
 }
 
@@ -33,7 +33,7 @@ pub fn ms_until_next_step(ruleset: &Ruleset, wishes: &[Wish], waited_ms: u64) ->
 /// Wishes that a ruleset does not allow, or that do not fit the attribute. Paths are relative to the session composition.
 pub fn validate_wishes(ruleset: &Ruleset, wishes: &[Wish]) -> Vec<FieldProblem> {
     let problem = |index: usize, wish: &Wish| {
-        let (name, playlist) = (&wish.attribute, &ruleset.name);
+        let (name, playlist) = (&wish.subject_name, &ruleset.name);
         let mismatch = |value_type: ValueType| {
             let accepted = match value_type {
                 ValueType::Number => "min, max or both",

@@ -51,8 +51,8 @@ impl SearchWorld<'_> {
     fn latency_plan(&self) -> pb::LatencyPlan {
         let probing = &self.ruleset.probing;
         pb::LatencyPlan {
-            quick: probing.quick_probe.into(),
-            involved: probing.involved_probe.into(),
+            quick: probing.quick_probe_candidates.into(),
+            involved: probing.involved_probe_candidates.into(),
             // All sessions run on game servers.
             probe_players: pb::ProbePlayers::Never.into(),
             quick_timeout_ms: QUICK_PROBE_TIMEOUT_MS,
@@ -118,7 +118,8 @@ impl SearchWorld<'_> {
             answered += u32::from(measured_ms.is_some());
             searcher.measured_ms.insert(session, measured_ms);
         }
-        let enough = self.ruleset.involved_phase_percent * f64::from(probed) <= f64::from(answered) * 100.0;
+        let enough =
+            self.ruleset.answered_percent_for_involved_phase * f64::from(probed) <= f64::from(answered) * 100.0;
         Answer::ReportLatency(Box::new(pb::MatchmakingReportLatencyResponse {
             candidates: self.candidates(search, |id| {
                 let is_it = |measurement: &&pb::LatencyMeasurement| measurement.advertisement_id == *id;

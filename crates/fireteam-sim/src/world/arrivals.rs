@@ -103,8 +103,8 @@ impl SimWorld<'_> {
         let id = TicketId::from_bytes(generated_id(self.seed, TICKET_ID_KIND, self.ticket_count));
         let ticket = Arc::new(self.make_ticket(party, id));
         let leaderboard_index = self.mean_leaderboard_index(party, &ticket.player_ratings);
-        let frustrated = self.is_frustrated(party, self.queue.satisfaction);
-        let wider_limits = self.is_frustrated(party, self.ruleset.satisfaction);
+        let frustrated = self.is_frustrated(party, self.queue.frustrated_player_window);
+        let wider_limits = self.is_frustrated(party, self.ruleset.frustrated_player_limits);
         let prepared_ticket =
             PreparedTicket { frustrated, ..PreparedTicket::new(self.ruleset, self.queue, ticket, leaderboard_index) };
         let prepared_ticket = prepared_ticket.with_limits_if_frustrated(self.ruleset, wider_limits);
@@ -147,7 +147,7 @@ impl SimWorld<'_> {
         let skill = self.population.players[player].known_skill.unwrap_or_else(|| spec.initial_skill());
         Some(PlayerStanding {
             rating: skill.estimate,
-            match_count: skill.match_count,
+            rated_match_count: skill.match_count,
             disputed_percent: 0.0,
             // Of the party: `is_frustrated`.
             is_frustrated: false,
@@ -176,7 +176,7 @@ impl SimWorld<'_> {
             nat_type: Some(sim_party.nat_type),
             game_in_progress: Some(false),
             big_party_count: Some(0),
-            join_seats: 0,
+            offered_seats: 0,
             locality: city.coarse_location,
             attributes: self.city_region_attribute_of_party(party),
             region_latencies: if self.uses_region_latencies() {
@@ -184,7 +184,7 @@ impl SimWorld<'_> {
             } else {
                 Box::default()
             },
-            origin: ValueOrigin::GameServer,
+            value_origin: ValueOrigin::GameServer,
             details: None,
         };
         let EnteredSession { session, player_ratings } =
@@ -196,13 +196,13 @@ impl SimWorld<'_> {
             entered_at: self.now,
             player_ratings,
             session,
-            own_round_trips_ms: self
+            exact_round_trips_ms: self
                 .uses_region_latencies()
                 .then(|| measured.iter().map(|latency| latency.round_trip_ms).collect()),
             blocked_users: Vec::new(),
             rating_digest_key: None,
-            exclusive: !self.queue.allow_other_queues,
-            self_answering: Vec::new(),
+            excludes_other_tickets: !self.queue.allow_other_queues,
+            self_answering_users: Vec::new(),
         }
     }
 

@@ -19,7 +19,7 @@ use fireteam_domain::lifecycle::transition::apply_event;
 use fireteam_domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, TicketFate};
 use fireteam_domain::queue::ticket::TicketEndReason;
 use fireteam_domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
-use fireteam_domain::rating::{MatchActivity, Side};
+use fireteam_domain::rating::{AllUsersMatchActivity, Side};
 use fireteam_domain::ruleset::rating::RatingSpec;
 use fireteam_domain::time::UnixMs;
 
@@ -149,7 +149,7 @@ impl SimWorld<'_> {
             let mut ratings = vec![Vec::new(); teams.len()];
             for match_ticket in &match_state.tickets {
                 let Some(ticket) = self.matched_tickets.get(&match_ticket.ticket_id) else { continue };
-                ratings[usize::from(match_ticket.team)].extend(ticket.prepared_ticket.player_ratings.iter().copied());
+                ratings[usize::from(match_ticket.team)].extend(ticket.prepared_ticket.matching_ratings.iter().copied());
             }
             self.count_rating_gaps(&teams, &ratings);
         }
@@ -215,7 +215,8 @@ impl SimWorld<'_> {
         let side = |(team, &rank): (&Vec<usize>, &u32)| Side { players: team.iter().map(stored_skill).collect(), rank };
         let sides: Vec<Side> = teams.iter().zip(ranks).map(side).collect();
         let Ok(after) = spec.rate_match_with_activity(&sides, self.now, self.set_activity) else { return };
-        self.set_activity = after.iter().flatten().fold(self.set_activity, MatchActivity::including_last_match_of);
+        self.set_activity =
+            after.iter().flatten().fold(self.set_activity, AllUsersMatchActivity::including_last_match_of);
         for (&index, skill) in teams.iter().flatten().zip(after.into_iter().flatten()) {
             let player = &mut self.population.players[index];
             let user = player.user;

@@ -174,7 +174,7 @@ impl SimWorld<'_> {
             quality: proposal.quality,
             region: proposal.region,
             backfilled_session: proposal.backfilled_session,
-            chosen: proposal.chosen,
+            chosen_values: proposal.chosen,
             bots_by_team: proposal.bots_by_team,
             worst_pair: None,
         };

@@ -160,7 +160,7 @@ pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeySecre
 fn worst_pair(found: &Match, pair: WorstPair) -> pb::WorstPair {
     let ticket_id = |index: u16| found.tickets.get(usize::from(index)).map(|ticket| ticket.ticket_id.to_string());
     pb::WorstPair {
-        ticket_ids: pair.parties.into_iter().filter_map(ticket_id).collect(),
+        ticket_ids: pair.party_indices.into_iter().filter_map(ticket_id).collect(),
         round_trip: pair.estimate.map(explained_estimate),
     }
 }

@@ -129,8 +129,8 @@ fn exported_rating(exported: &ExportedRating) -> pb::ExportedRating {
         streak: row.streak,
         abandoned_matches: row.satisfaction.abandoned_matches,
         disputed_matches: row.satisfaction.disputed_matches,
-        feedback_count: row.satisfaction.feedback_count,
-        feedback_sum: row.satisfaction.feedback_sum,
+        feedback_count: row.satisfaction.given_feedback_count,
+        feedback_sum: row.satisfaction.given_feedback_sum,
         changes: exported.changes.iter().copied().map(rating_change).collect(),
     }
 }
@@ -183,7 +183,7 @@ fn exported_match(found: &Match, user: UserKey) -> pb::ExportedMatch {
         team: seat.map_or(0, |(team, _)| team.into()),
         left_early: seat.is_some_and(|(_, player)| player.left_at.is_some()),
         region: found.region.as_deref().unwrap_or_default().to_owned(),
-        chosen: chosen_values(&found.chosen),
+        chosen: chosen_values(&found.chosen_values),
         ..pb::ExportedMatch::default()
     }
 }
@@ -205,7 +205,7 @@ fn exported_result(result: &MatchResult, chosen: &[ChosenValue], user: UserKey) 
         left_early: report.left_early.contains(&user),
         before: update.map(|update| rating_value(update.before)),
         after: update.map(|update| rating_value(update.after)),
-        category: update.and_then(|update| update.category).map(u32::from),
+        category: update.and_then(|update| update.category_after).map(u32::from),
         region: report.forecast.region.as_deref().unwrap_or_default().to_owned(),
         chosen: chosen_values(chosen),
     }

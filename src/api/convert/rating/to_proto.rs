@@ -16,7 +16,7 @@ pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultRes
         player_key: key.to_string(),
         before: Some(rating_value(change.before)),
         after: Some(rating_value(change.after)),
-        category: change.category.map(u32::from),
+        category: change.category_after.map(u32::from),
     };
     let (state, window_left_ms) = report_state_and_time_left(answer.state);
     let unrated = answer.result.as_ref().and_then(|result| result.unrated_reason);
@@ -163,7 +163,7 @@ fn finished_match(finished: &FinishedMatch, keys: &PublicUserKeySecret) -> pb::F
         user_key: public_key(user),
         before: changes.get(user).map(|update| rating_value(update.before)),
         after: changes.get(user).map(|update| rating_value(update.after)),
-        category: changes.get(user).and_then(|update| update.category).map(u32::from),
+        category: changes.get(user).and_then(|update| update.category_after).map(u32::from),
     };
     let side = |(index, side): (usize, &SideRank)| pb::FinishedSide {
         team: side.team_index.into(),

@@ -14,7 +14,7 @@ impl AdvertState {
         party_digest: [u8; 16],
         now: UnixMs,
     ) -> Option<AdvertisementHandleCipher> {
-        match ruleset.handles {
+        match ruleset.advertisement_id_form {
             AdvertisementIdForm::Ids => None,
             AdvertisementIdForm::PerSearcher => {
                 Some(self.common.token_signer.advertisement_handle_cipher(party_digest, now))
@@ -31,7 +31,7 @@ impl AdvertState {
         handle: AdvertisementId,
         now: UnixMs,
     ) -> Option<AdvertisementId> {
-        if ruleset.handles == AdvertisementIdForm::Ids {
+        if ruleset.advertisement_id_form == AdvertisementIdForm::Ids {
             return Some(handle);
         }
         let set = self.advert_sets.get(ruleset.set_id)?;

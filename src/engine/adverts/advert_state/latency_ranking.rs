@@ -88,7 +88,7 @@ impl AdvertState {
         let ranking = RankingContext { ruleset: &ruleset, searcher, avoidance, silo, cipher, phase, now };
         let implausible = self.filter_and_rank_candidates(ranking, &findings, each);
         let not_probed = findings.iter().filter(|(_, finding)| *finding == ReportedFinding::NotProbed).count();
-        let enough_answered = answered as f64 >= ruleset.involved_phase_percent * probed as f64 / 100.0;
+        let enough_answered = answered as f64 >= ruleset.answered_percent_for_involved_phase * probed as f64 / 100.0;
         let involved_phase_may_start = match phase {
             LatencyTestPhase::Quick => answered + not_probed > 0 && enough_answered,
             LatencyTestPhase::Involved => false,
@@ -96,7 +96,7 @@ impl AdvertState {
         if phase == LatencyTestPhase::Quick {
             claim.measured.involved_phase_may_start = involved_phase_may_start;
         }
-        if ruleset.handles == AdvertisementIdForm::PerSearcher {
+        if ruleset.advertisement_id_form == AdvertisementIdForm::PerSearcher {
             // The token would tell which advertisements of two searchers are the same.
             claim.measured.probes.clear();
         }

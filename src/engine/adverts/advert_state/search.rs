@@ -130,7 +130,7 @@ impl AdvertState {
             std::hint::black_box(results.hits.iter().map(first_byte).sum::<usize>());
             let choices = self.value_choice_input(query.ruleset, query.silo, query.now);
             // With handles, endpoints would tell which advertisements of two searchers are the same.
-            let told_probes = if cipher.is_none() { query.ruleset.probing.player_probes_in_search() } else { 0 };
+            let told_probes = if cipher.is_none() { query.ruleset.probing.max_probed_players_in_search() } else { 0 };
             let mut sources = [0; RoundTripLabel::ALL.len()];
             for (hit_index, hit) in results.hits.iter().enumerate() {
                 let entry = index.entry(hit.slot);

@@ -58,7 +58,7 @@ impl QueueEngine {
             host.is_some_and(|host| host.is_on_game_server_with_id(claim.advertisement_id))
         };
         let Some(match_) = self.find_agreed_match(claim.match_id).await? else { return Ok(false) };
-        let is_rejected = match_.unconfirmed_servers.contains(&claim.advertisement_id);
+        let is_rejected = match_.servers_that_did_not_confirm.contains(&claim.advertisement_id);
         if is_on_place(&match_) || is_rejected || match_.stage.end_reason().is_some() {
             return Ok(is_on_place(&match_));
         }

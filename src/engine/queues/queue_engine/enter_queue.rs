@@ -75,10 +75,10 @@ impl QueueEngine {
             session,
             player_ratings,
             rating_digest_key: party_values.rating_key_unless_first_scale(&ruleset),
-            own_round_trips_ms,
+            exact_round_trips_ms: own_round_trips_ms,
             blocked_users: enter.blocked_users,
-            exclusive: !queue.allow_other_queues,
-            self_answering: consents.users_acting_for_themselves.clone(),
+            excludes_other_tickets: !queue.allow_other_queues,
+            self_answering_users: consents.users_acting_for_themselves.clone(),
         });
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
         let seat_vectors = published_player_vectors(common, caller, &ruleset, (&users, tokens), place_and_center, now);
@@ -226,7 +226,8 @@ fn check_roles_fit_team(ruleset: &Ruleset, teams: &TeamsSpec, session: &Session)
     if team::party_fits_into_a_team(teams, &party) {
         return Ok(());
     }
-    let attribute = teams.role_attribute.filter(|_| wanted_roles.is_empty()).map(|index| &ruleset.attributes[index]);
+    let attribute =
+        teams.offered_roles_attribute.filter(|_| wanted_roles.is_empty()).map(|index| &ruleset.attributes[index]);
     if let Some(attribute) = attribute {
         let problem = "has roles that no team has for all players of the party; add others, or enter them apart";
         return Err(field_error(format!("session_composition.attributes[\"{}\"]", attribute.name), problem));

@@ -50,7 +50,7 @@ impl QueueEngine {
             let Some(result) = store.read_match_result(id).await.map_err(unavailable)? else { continue };
             // A result is kept longer than its match.
             let kept = store.read_match(id).await.map_err(unavailable)?;
-            export.results.push((result, kept.map(|match_| match_.chosen.clone()).unwrap_or_default()));
+            export.results.push((result, kept.map(|match_| match_.chosen_values.clone()).unwrap_or_default()));
         }
         if after.is_none() {
             let blocked = self.shared.common.block_lists.read().list_of(user).cloned();

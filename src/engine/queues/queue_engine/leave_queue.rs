@@ -75,7 +75,7 @@ impl QueueEngine {
     /// Releases the seats of the players of a ticket who have left a session's match: its host cannot name them again unless they
     /// come back with a new reservation.
     fn release_session_seats(&self, match_: &Match, ticket_id: TicketId) {
-        let Some(start) = &match_.session_start else { return };
+        let Some(start) = &match_.session_match_start_by_host else { return };
         let tickets = match_.tickets.iter().zip(&start.reservations);
         let Some((match_ticket, Some(reservation))) = tickets.into_iter().find(|(own, _)| own.ticket_id == ticket_id)
         else {

@@ -1,6 +1,6 @@
 //! Renewal of a player's round trips to beacons, while its ticket waits or is in a match.
 
-use crate::domain::queue::seat_vectors::TicketSeat;
+use crate::domain::queue::seat_vectors::SeatIndex;
 use crate::domain::time::UnixMs;
 use crate::engine::beacons::party_latency::published_caller_vector;
 use crate::engine::command::Caller;
@@ -58,15 +58,15 @@ impl QueueEngine {
 }
 
 /// Player of the ticket whose round trips a holder may renew: its own. A caller without a user renews those of the first.
-fn own_seat(holder: &TicketTokenHolder, stored: &StoredTicket) -> Option<TicketSeat> {
+fn own_seat(holder: &TicketTokenHolder, stored: &StoredTicket) -> Option<SeatIndex> {
     let index = match holder.user {
         Some(own) => stored.ticket.session.players.iter().position(|player| player.user == own)?,
         None => 0,
     };
-    u8::try_from(index).ok().map(TicketSeat)
+    u8::try_from(index).ok().map(SeatIndex)
 }
 
-fn needs_renewal(stored: &StoredTicket, seat: TicketSeat, now: UnixMs) -> bool {
+fn needs_renewal(stored: &StoredTicket, seat: SeatIndex, now: UnixMs) -> bool {
     let is_open = !matches!(stored.state, TicketState::Ended { .. });
     let lifetime_ms = stored.seat_vectors.of_seat(seat).map_or(0, |vector| vector.expires_at().ms_since(now));
     is_open && lifetime_ms <= RENEW_BEFORE_EXPIRY_MS

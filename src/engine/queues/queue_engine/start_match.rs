@@ -260,12 +260,12 @@ impl QueueEngine {
             subject: start.caller.subject.filter(|_| party.reservation.is_none()),
             entered_at: now,
             session,
-            own_round_trips_ms: None,
+            exact_round_trips_ms: None,
             player_ratings,
             rating_digest_key: common.party_values.rating_key_unless_first_scale(ruleset),
             blocked_users: Vec::new(),
-            exclusive: false,
-            self_answering,
+            excludes_other_tickets: false,
+            self_answering_users: self_answering,
         }
     }
 
@@ -275,7 +275,7 @@ impl QueueEngine {
         start: &CheckedStartMatch<'_>,
         started: &Arc<Match>,
     ) -> Result<StartMatchAnswer, EngineError> {
-        let session_start = started.session_start.as_ref();
+        let session_start = started.session_match_start_by_host.as_ref();
         let session_start = session_start.filter(|known| known.request_digest == start.request_digest);
         let Some(session_start) = session_start else { return Err(EngineError::IdempotencyKeyReused) };
         let common = &self.shared.common;

@@ -188,7 +188,7 @@ impl SharedState {
                     hosted_changes.push((before.clone(), Arc::clone(&match_)));
                 }
                 let was_playing = before.is_some_and(|existing| matches!(existing.stage, MatchStage::Playing { .. }));
-                let is_of_queue = match_.session_start.is_none();
+                let is_of_queue = match_.session_match_start_by_host.is_none();
                 if !was_playing && is_of_queue && matches!(match_.stage, MatchStage::Playing { .. }) {
                     started_matches.push(Arc::clone(&match_));
                 }

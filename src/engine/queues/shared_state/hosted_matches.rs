@@ -49,7 +49,7 @@ impl SharedState {
             MatchRulesetLookup::Known(ruleset) => Some(ruleset),
             MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unrecoverable => None,
         };
-        let reservations = match_.session_start.as_ref().map_or(&[][..], |start| &start.reservations);
+        let reservations = match_.session_match_start_by_host.as_ref().map_or(&[][..], |start| &start.reservations);
         let reservations = reservations.iter().copied().chain(std::iter::repeat(None));
         let party = |(match_ticket, reservation_id)| HostedParty {
             reservation_id,
@@ -61,7 +61,7 @@ impl SharedState {
             advertisement_id,
             reservation_id,
             region: match_.region.clone(),
-            chosen_values: match_.chosen.clone(),
+            chosen_values: match_.chosen_values.clone(),
             bots_by_team: match_.bots_by_team.clone(),
             is_backfill: match_.backfilled_session.is_some(),
             parties: match_.tickets.iter().zip(reservations).map(party).collect(),
@@ -73,8 +73,8 @@ impl SharedState {
         let ticket = self.cache.read().ticket(match_ticket.ticket_id).map(|stored| Arc::clone(&stored.ticket));
         let host_data = ruleset.map(|ruleset| ruleset.hosting.host_data).unwrap_or_default();
         let roles = ruleset.and_then(|ruleset| ruleset.teams.as_ref()).map(|teams| &teams.roles);
-        let entry_ratings = ticket.as_ref().filter(|_| host_data.ratings).map(|ticket| &ticket.player_ratings);
-        let entered = ticket.as_ref().filter(|_| host_data.attributes).map(|ticket| &ticket.session);
+        let entry_ratings = ticket.as_ref().filter(|_| host_data.includes_ratings).map(|ticket| &ticket.player_ratings);
+        let entered = ticket.as_ref().filter(|_| host_data.includes_attributes).map(|ticket| &ticket.session);
         let players = match_ticket.players.iter().enumerate().map(|(index, player)| HostedPlayer {
             player_key: self.common.match_player_key(match_.id, player.user),
             team_role: player.role.and_then(|role| Some(roles?.get(usize::from(role))?.name.clone())),
@@ -102,7 +102,11 @@ fn trusted_attributes(
     session: &Session,
     attributes: &[(Box<str>, AttributeValue)],
 ) -> Vec<(Box<str>, AttributeValue)> {
-    attributes.iter().filter(|(name, _)| ruleset.trusts_attribute_from_origin(name, session.origin)).cloned().collect()
+    attributes
+        .iter()
+        .filter(|(name, _)| ruleset.trusts_attribute_from_origin(name, session.value_origin))
+        .cloned()
+        .collect()
 }
 
 /// Advertisement and reservation of a match that must be confirmed or is being played, if it has them.
@@ -119,6 +123,6 @@ fn advertisement_of_host(match_: &Match) -> Option<(AdvertisementId, Option<Rese
 
 /// Session whose match is being played, also if a player hosts it.
 fn session_in_play(match_: &Match) -> Option<(AdvertisementId, Option<ReservationId>)> {
-    let start = match_.session_start.as_ref()?;
+    let start = match_.session_match_start_by_host.as_ref()?;
     matches!(match_.stage, MatchStage::Playing { .. }).then_some((start.advertisement, None))
 }

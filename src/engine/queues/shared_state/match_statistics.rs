@@ -18,7 +18,7 @@ impl SharedState {
     /// session has no queue.
     pub(super) fn record_match_progress(&self, written: &Match, now: UnixMs) {
         let begins_play = matches!(written.stage, MatchStage::Playing { .. });
-        if written.session_start.is_some() || !(begins_play || written.version == 1) {
+        if written.session_match_start_by_host.is_some() || !(begins_play || written.version == 1) {
             return;
         }
         let cache = self.cache.read();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
-use crate::domain::lifecycle::deadline::reports_due_at;
+use crate::domain::lifecycle::deadline::effective_reports_due_at;
 use crate::domain::lifecycle::event::Transition;
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::side_reports::{PlayerResultClaim, ReportDecision, SideReportsOutcome};
@@ -201,13 +201,13 @@ impl SharedState {
         let checked = CheckedReport { sides, disconnected: Vec::new() };
         let report = with_leavers_duration_and_forecast(self, match_, rating, checked, None, now)?;
         let disputing_users = users_of_reporting_sides(match_);
-        Ok(ResultReport { left_by_call: leavers, disputing_users, ..report })
+        Ok(ResultReport { always_rated_leavers: leavers, disputing_users, ..report })
     }
 
     /// Notes in a session's match that a ticket was heard of which a player leaves at `now`: the ticket may be forgotten before
     /// the result is reported.
     pub(crate) fn record_tickets_heard_before_leaving(&self, next_match: &mut Match, now: UnixMs) {
-        if next_match.session_start.is_none() {
+        if next_match.session_match_start_by_host.is_none() {
             return;
         }
         let leaves = |ticket: &&MatchTicket| ticket.players.iter().any(|player| player.left_at == Some(now));
@@ -240,8 +240,10 @@ impl SharedState {
         }
         let ruleset = self.common.rulesets.ruleset_in_force(match_.set_id);
         let ttl_ms = match &ruleset {
-            Some(ruleset) if ruleset.queue.is_some() || match_.session_start.is_some() => ruleset.ticket_ttl_ms(),
-            None if match_.session_start.is_some() => DEFAULT_TICKET_TTL_MS,
+            Some(ruleset) if ruleset.queue.is_some() || match_.session_match_start_by_host.is_some() => {
+                ruleset.ticket_ttl_ms()
+            }
+            None if match_.session_match_start_by_host.is_some() => DEFAULT_TICKET_TTL_MS,
             Some(_) | None => 0,
         };
         // A pass can take in a ticket that entered just after the time that it counts as its own.
@@ -251,7 +253,7 @@ impl SharedState {
     /// Time at which the report window of a match ends, if no outcome is known.
     pub(crate) fn report_window_ends_at(&self, match_: &Match) -> Option<UnixMs> {
         let rules = self.known_ruleset_of(match_).map(|ruleset| LifecycleRules::from_ruleset(&ruleset));
-        reports_due_at(rules.as_ref(), match_, &self.common.server_outages.outages_extending_deadlines())
+        effective_reports_due_at(rules.as_ref(), match_, &self.common.server_outages.outages_extending_deadlines())
     }
 
     fn known_ruleset_of(&self, match_: &Match) -> Option<Arc<Ruleset>> {

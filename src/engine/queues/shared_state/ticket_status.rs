@@ -6,7 +6,7 @@ use crate::auth::match_credential::{CredentialHost, MatchCredentialContent};
 use crate::auth::public_user_keys::KeyPurpose;
 use crate::auth::token::WatchResumeClaim;
 use crate::domain::id::{MatchId, UserKey};
-use crate::domain::lifecycle::deadline::{given_up_before_play_at, reports_due_at};
+use crate::domain::lifecycle::deadline::{effective_reports_due_at, given_up_before_play_at};
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::ruleset::queue::QueueSpec;
@@ -204,7 +204,7 @@ impl SharedState {
         let rules = ruleset.as_deref().map(LifecycleRules::from_ruleset);
         let outages = self.common.server_outages.outages_extending_deadlines();
         let deadline = given_up_before_play_at(rules.as_ref(), match_, &outages);
-        let reports_due_at = reports_due_at(rules.as_ref(), match_, &outages);
+        let reports_due_at = effective_reports_due_at(rules.as_ref(), match_, &outages);
         MatchView {
             deadline_in_ms: deadline.map(|deadline| u32::try_from(deadline.ms_since(now)).unwrap_or(u32::MAX)),
             own_players: own_players.collect(),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::domain::available_time::OutageTimes;
 use crate::domain::id::{MatchId, TicketId};
-use crate::domain::lifecycle::deadline::{effective_deadline, is_start_delayed_too_long_by_outages, reports_due_at};
+use crate::domain::lifecycle::deadline::{
+    effective_deadline, effective_reports_due_at, is_start_delayed_too_long_by_outages,
+};
 use crate::domain::lifecycle::{Match, MatchTicket};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::stored_ticket::queue_key_of;
@@ -77,7 +79,7 @@ impl TicketMatchCache {
     /// Time at which the report window of a match ends, if no outcome is known.
     pub(super) fn report_window_ends_at(&self, match_: &Match) -> Option<UnixMs> {
         match_.reports_due_at()?;
-        reports_due_at(
+        effective_reports_due_at(
             self.deadline_inputs.lifecycle_rules_if_loaded(match_).as_ref(),
             match_,
             &self.deadline_inputs.outages,

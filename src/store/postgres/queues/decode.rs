@@ -157,8 +157,8 @@ pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
         satisfaction: UserSatisfactionStatistics {
             abandoned_matches: columns.uint32(8, "abandoned_matches")?,
             disputed_matches: columns.uint32(12, "disputed_matches")?,
-            feedback_count: columns.uint32(9, "feedback_count")?,
-            feedback_sum: columns.uint32(10, "feedback_sum")?,
+            given_feedback_count: columns.uint32(9, "feedback_count")?,
+            given_feedback_sum: columns.uint32(10, "feedback_sum")?,
         },
         last_match_active_period: columns.uint32(11, "active_periods")?,
     })

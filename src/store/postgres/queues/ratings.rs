@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 
 use crate::domain::id::{RatingKey, UserKey};
 use crate::domain::match_result::RatingHistoryEntry;
-use crate::domain::rating::MatchActivity;
+use crate::domain::rating::AllUsersMatchActivity;
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
@@ -51,7 +51,7 @@ pub(super) async fn lock_touched(
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&users);
         if let Some(row) = query.fetch_optional(&mut *connection).await? {
             let skill = decode::decode_rating(&row)?.skill();
-            rows.activity_of_other_users.insert(*key, MatchActivity::default().including_last_match_of(&skill));
+            rows.activity_of_other_users.insert(*key, AllUsersMatchActivity::default().including_last_match_of(&skill));
         }
     }
     Ok(())
@@ -166,8 +166,8 @@ async fn write_rows(
         .bind(to_column(ratings, |row| to_ms(row.last_match_at)))
         .bind(to_column(ratings, |row| row.streak))
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.abandoned_matches)))
-        .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_count)))
-        .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_sum)))
+        .bind(to_column(ratings, |row| i64::from(row.satisfaction.given_feedback_count)))
+        .bind(to_column(ratings, |row| i64::from(row.satisfaction.given_feedback_sum)))
         .bind(to_column(ratings, |row| i64::from(row.last_match_active_period)))
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.disputed_matches)));
     Ok(query.execute(connection).await?.rows_affected())

@@ -145,7 +145,10 @@ impl QueueRows {
         }
         self.take_consents(ticket.id.into(), consents);
         for user in users {
-            self.add_ticket_user(user, TicketMembership { queue, ticket_id: ticket.id, exclusive: ticket.exclusive });
+            self.add_ticket_user(
+                user,
+                TicketMembership { queue, ticket_id: ticket.id, exclusive: ticket.excludes_other_tickets },
+            );
         }
         let stored = StoredTicket {
             ticket: Arc::clone(ticket),
@@ -176,9 +179,9 @@ impl QueueRows {
         let queue = queue_key(ticket);
         let queued = |user: &UserKey| {
             let memberships = self.tickets_by_user.get(user)?;
-            let conflicting = memberships
-                .iter()
-                .filter(|membership| membership.queue == queue || membership.exclusive || ticket.exclusive);
+            let conflicting = memberships.iter().filter(|membership| {
+                membership.queue == queue || membership.exclusive || ticket.excludes_other_tickets
+            });
             // The smallest id of several, so that every backend names the same ticket.
             let other_ticket = conflicting.map(|membership| membership.ticket_id).min()?;
             Some(QueueOutcome::AlreadyQueued { user: *user, other_ticket })

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, RatingKey, UserKey};
 use crate::domain::lifecycle::Match;
-use crate::domain::limit::RATING_HISTORY_ENTRIES_MAX;
+use crate::domain::limit::RATING_HISTORY_ENTRIES_PER_RATING_MAX;
 use crate::domain::match_result::{
     MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, UserSatisfactionStatistics,
 };
 use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::rating::{MatchActivity, RatingError, Skill};
+use crate::domain::rating::{AllUsersMatchActivity, RatingError, Skill};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::QueueRows;
@@ -58,7 +58,7 @@ impl QueueRows {
             user: *user,
             before: before.estimate,
             after: after.estimate,
-            category: categories.map(|categories| categories.category_of(after.estimate.rating)),
+            category_after: categories.map(|categories| categories.category_of(after.estimate.rating)),
         });
         let result = Arc::new(MatchResult {
             report: (**report).clone(),
@@ -99,10 +99,13 @@ impl QueueRows {
         KeyedRatingSpec { key, spec }: &KeyedRatingSpec,
         now: UnixMs,
     ) -> Result<Vec<(UserKey, Skill, Skill)>, RatingError> {
-        let activity =
-            if spec.decays_by_active_periods() { self.activity_of_all_users(*key) } else { MatchActivity::default() };
+        let activity = if spec.decays_by_active_periods() {
+            self.activity_of_all_users(*key)
+        } else {
+            AllUsersMatchActivity::default()
+        };
         let stored_skill = |user| {
-            let erased = found.erased_skill(user, *key);
+            let erased = found.kept_skill_of_erased_user(user, *key);
             let stored = || self.ratings.get(&(user, *key)).map(RatingRow::skill);
             erased.or_else(stored).unwrap_or_else(|| spec.initial_skill())
         };
@@ -110,7 +113,7 @@ impl QueueRows {
     }
 
     /// Match activity of the ratings with `key`, over all users, read or not.
-    fn activity_of_all_users(&self, key: RatingKey) -> MatchActivity {
+    fn activity_of_all_users(&self, key: RatingKey) -> AllUsersMatchActivity {
         let others = self.activity_of_other_users.get(&key).copied().unwrap_or_default();
         let ratings = self.ratings.values().filter(|row| row.key == key);
         ratings.fold(others, |activity, row| activity.including_last_match_of(&row.skill()))
@@ -135,7 +138,7 @@ impl QueueRows {
             last_match_at: after.last_match_at.unwrap_or(now),
             streak: after.streak,
             satisfaction: stored.map_or_else(UserSatisfactionStatistics::default, |row| row.satisfaction),
-            last_match_active_period: after.active_periods,
+            last_match_active_period: after.last_match_active_period,
         };
         self.ratings.insert((user, key), row);
         let entry = RatingHistoryEntry {
@@ -214,7 +217,11 @@ impl QueueRows {
         self.feedback.insert((match_id, user), (stars, now));
         let row = rating.filter(|_| !user.is_erased()).map(|rating| {
             let row = self.ratings.entry((user, rating.key)).or_insert_with(|| new_rating_row(rating, user, now));
-            let UserSatisfactionStatistics { feedback_count, feedback_sum, .. } = &mut row.satisfaction;
+            let UserSatisfactionStatistics {
+                given_feedback_count: feedback_count,
+                given_feedback_sum: feedback_sum,
+                ..
+            } = &mut row.satisfaction;
             *feedback_count = feedback_count.saturating_add(1);
             *feedback_sum = feedback_sum.saturating_add(stars.into());
             *row
@@ -241,7 +248,7 @@ fn replayed_result(stored: &Arc<MatchResult>) -> QueueOutcome {
 
 /// Ring-buffer slot in a user's rating history. `rated_match_number` counts the user's rated matches.
 pub(in crate::store) fn history_slot(rated_match_number: u32) -> u32 {
-    rated_match_number % RATING_HISTORY_ENTRIES_MAX
+    rated_match_number % RATING_HISTORY_ENTRIES_PER_RATING_MAX
 }
 
 /// Rating row of a user without one: the user disconnected from an unrated match, or gave feedback before the result.

@@ -44,13 +44,13 @@ impl QueueRows {
             let state = TicketState::Ended { end_reason, match_id: Some(started.id), purge_at: *purge_at };
             changed.extend(self.set_ticket_state(id, state, None).map(|stored| (id, stored)));
         }
-        let request_digest = started.session_start.as_ref().map_or([0; 16], |start| start.request_digest);
+        let request_digest = started.session_match_start_by_host.as_ref().map_or([0; 16], |start| start.request_digest);
         for ticket in tickets {
             let queue = queue_key(ticket);
             for user in ticket.session.sorted_users() {
                 self.add_ticket_user(
                     user,
-                    TicketMembership { queue, ticket_id: ticket.id, exclusive: ticket.exclusive },
+                    TicketMembership { queue, ticket_id: ticket.id, exclusive: ticket.excludes_other_tickets },
                 );
                 self.add_match_user(user, started.id);
             }

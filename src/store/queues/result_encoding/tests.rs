@@ -53,7 +53,7 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
         user,
         before,
         after,
-        category: None,
+        category_after: None,
     });
     let unrated_reason = prop::sample::select(vec![
         UnratedReason::NoRatingSystem,
@@ -81,13 +81,13 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
                 ruleset_hash: RulesetHash(ruleset_hash),
                 sides,
                 left_early,
-                left_by_call,
+                always_rated_leavers: left_by_call,
                 disputing_users,
                 started_at,
                 duration_ms,
                 forecast,
             };
-            rating_updates.iter_mut().for_each(|update| update.category = category);
+            rating_updates.iter_mut().for_each(|update| update.category_after = category);
             MatchResult { report, report_digest, reported_at, rating_updates, unrated_reason }
         },
     )
@@ -187,13 +187,17 @@ const CHECKSUM_BEFORE_STREAKS: i64 = -4_550_200_178_181_031_199;
 fn rating_checksum_ignores_later_columns_while_they_are_zero() {
     let row = new_rating(UserSatisfactionStatistics::default());
     assert_eq!(rating_checksum(&row), CHECKSUM_BEFORE_STREAKS, "the old checksum");
-    let all =
-        UserSatisfactionStatistics { abandoned_matches: 1, disputed_matches: 1, feedback_count: 1, feedback_sum: 1 };
+    let all = UserSatisfactionStatistics {
+        abandoned_matches: 1,
+        disputed_matches: 1,
+        given_feedback_count: 1,
+        given_feedback_sum: 1,
+    };
     let others = [
         RatingRow { streak: -1, ..row },
         RatingRow { satisfaction: UserSatisfactionStatistics { abandoned_matches: 1, ..row.satisfaction }, ..row },
-        RatingRow { satisfaction: UserSatisfactionStatistics { feedback_count: 1, ..row.satisfaction }, ..row },
-        RatingRow { satisfaction: UserSatisfactionStatistics { feedback_sum: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: UserSatisfactionStatistics { given_feedback_count: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: UserSatisfactionStatistics { given_feedback_sum: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: all, ..row },
         RatingRow { last_match_active_period: 1, ..row },
         RatingRow { last_match_active_period: 1, satisfaction: all, ..row },

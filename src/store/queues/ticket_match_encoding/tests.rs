@@ -14,7 +14,7 @@ use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
 };
 use crate::domain::match_result::UserSatisfactionStatistics;
-use crate::domain::queue::seat_vectors::TicketSeat;
+use crate::domain::queue::seat_vectors::SeatIndex;
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::Skill;
 use crate::domain::ruleset::probing::LatencyTrust;
@@ -48,7 +48,7 @@ fn any_ticket() -> impl Strategy<Value = Ticket> {
             (exclusive, coarse),
         )| {
             Ticket {
-                own_round_trips_ms: coarse.then(|| {
+                exact_round_trips_ms: coarse.then(|| {
                     session.region_latencies.iter().map(|latency| (latency.round_trip_ms + 3.5).min(60_000.0)).collect()
                 }),
                 id: TicketId::from_bytes(id),
@@ -59,8 +59,8 @@ fn any_ticket() -> impl Strategy<Value = Ticket> {
                 player_ratings,
                 rating_digest_key: key,
                 blocked_users,
-                exclusive,
-                self_answering,
+                excludes_other_tickets: exclusive,
+                self_answering_users: self_answering,
             }
         },
     )
@@ -172,13 +172,13 @@ fn any_match() -> impl Strategy<Value = Match> {
             quality,
             region,
             backfilled_session: backfilled_session.map(AdvertisementId::from_bytes),
-            chosen: [ChosenValue { attribute: "maps".into(), value: "bay".into() }].into(),
+            chosen_values: [ChosenValue { attribute: "maps".into(), value: "bay".into() }].into(),
             bots_by_team: [0, 3].into(),
             worst_pair,
-            session_start,
-            unconfirmed_servers,
+            session_match_start_by_host: session_start,
+            servers_that_did_not_confirm: unconfirmed_servers,
             side_reports,
-            erased_skills,
+            kept_skills_of_erased_users: erased_skills,
         },
     )
 }
@@ -189,7 +189,7 @@ fn any_worst_pair() -> impl Strategy<Value = Option<WorstPair>> {
     let estimate = (ms(), [ms(), ms()], prop::sample::select(sources.to_vec()))
         .prop_map(|(round_trip_ms, interval_ms, source)| RoundTripEstimate { round_trip_ms, interval_ms, source });
     let pair = (any::<[u16; 2]>(), prop::option::of(estimate));
-    prop::option::of(pair.prop_map(|(parties, estimate)| WorstPair { parties, estimate }))
+    prop::option::of(pair.prop_map(|(parties, estimate)| WorstPair { party_indices: parties, estimate }))
 }
 
 fn any_session_start() -> impl Strategy<Value = Option<SessionMatchStartByHost>> {
@@ -212,7 +212,14 @@ fn any_erased_skill() -> impl Strategy<Value = KeptSkillOfErasedUser> {
     (any_user_key(), key, numbers, counts).prop_map(
         |(user, rating_key, [rating, deviation, volatility], (match_count, last_match_at, streak, active_periods))| {
             let estimate = PlayerRating { rating, deviation };
-            let skill = Skill { estimate, volatility, match_count, last_match_at, streak, active_periods };
+            let skill = Skill {
+                estimate,
+                volatility,
+                match_count,
+                last_match_at,
+                streak,
+                last_match_active_period: active_periods,
+            };
             KeptSkillOfErasedUser { user, rating_key, skill }
         },
     )
@@ -257,7 +264,7 @@ proptest! {
         let vector = |(seat, steps): (u8, u16)| {
             let floors = vec![PublishedFloor { beacon_id: 7, steps }];
             let excess = LeastPathExcess { near_ms: 1.5, light_ms: 2.5 };
-            (TicketSeat(seat), PublishedVector::new(floors, UnixMs(1), LatencyTrust::Observed, excess).unwrap())
+            (SeatIndex(seat), PublishedVector::new(floors, UnixMs(1), LatencyTrust::Observed, excess).unwrap())
         };
         let seat_vectors = SeatBeaconVectors::new((0..).zip(steps).map(vector));
         let request_digest = *ticket.id.as_bytes();
@@ -282,11 +289,11 @@ fn sample_ticket() -> Ticket {
         entered_at: UnixMs(100),
         session: Session { party_sizes: vec![2], ..Session::default() },
         player_ratings: vec![PlayerRating { rating: 1500.5, deviation: 0.1 }],
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         blocked_users: vec![],
         rating_digest_key: None,
-        exclusive: true,
-        self_answering: Vec::new(),
+        excludes_other_tickets: true,
+        self_answering_users: Vec::new(),
     }
 }
 
@@ -324,13 +331,13 @@ fn sample_match() -> Match {
         quality: 0.5,
         region: None,
         backfilled_session: None,
-        chosen: Box::default(),
+        chosen_values: Box::default(),
         bots_by_team: Box::default(),
         worst_pair: None,
-        session_start: None,
-        unconfirmed_servers: Vec::new(),
+        session_match_start_by_host: None,
+        servers_that_did_not_confirm: Vec::new(),
         side_reports: SideReports::default(),
-        erased_skills: Vec::new(),
+        kept_skills_of_erased_users: Vec::new(),
     }
 }
 

@@ -172,8 +172,8 @@ pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
         satisfaction: UserSatisfactionStatistics {
             abandoned_matches: columns.uint32(9, "abandoned_matches")?,
             disputed_matches: columns.uint32(13, "disputed_matches")?,
-            feedback_count: columns.uint32(10, "feedback_count")?,
-            feedback_sum: columns.uint32(11, "feedback_sum")?,
+            given_feedback_count: columns.uint32(10, "feedback_count")?,
+            given_feedback_sum: columns.uint32(11, "feedback_sum")?,
         },
         last_match_active_period: columns.uint32(12, "active_periods")?,
     };

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{RatingKey, UserKey};
 use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionStatistics};
-use crate::domain::rating::MatchActivity;
+use crate::domain::rating::AllUsersMatchActivity;
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::error::StoreError;
 use crate::store::queues::RatingRow;
@@ -66,7 +66,9 @@ pub(super) async fn read_touched(
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&id_list);
         if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
             let skill = decode::decode_rating(&row)?.skill();
-            queue_rows.activity_of_other_users.insert(*key, MatchActivity::default().including_last_match_of(&skill));
+            queue_rows
+                .activity_of_other_users
+                .insert(*key, AllUsersMatchActivity::default().including_last_match_of(&skill));
         }
     }
     Ok(())
@@ -137,8 +139,12 @@ fn bind_rating(row: &&RatingRow, values: &mut BindValues) {
     values.push(row.user.as_bytes().as_slice());
     values.push(row.key.to_stored()).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
     values.push(i64::from(row.rated_match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
-    let UserSatisfactionStatistics { abandoned_matches, disputed_matches, feedback_count, feedback_sum } =
-        row.satisfaction;
+    let UserSatisfactionStatistics {
+        abandoned_matches,
+        disputed_matches,
+        given_feedback_count: feedback_count,
+        given_feedback_sum: feedback_sum,
+    } = row.satisfaction;
     values.push(i64::from(abandoned_matches)).push(i64::from(feedback_count)).push(i64::from(feedback_sum));
     values.push(i64::from(row.last_match_active_period)).push(i64::from(disputed_matches));
     values.push(rating_checksum(row));

@@ -38,8 +38,8 @@ pub(super) fn fitted_constants(hosts: &MeasuredHosts, fold: u32) -> PredictorCon
     for size in MODEL_FLEET_SIZES {
         for last_miles in &last_miles {
             for_each_pair(hosts, &sites, size, PairPrecision::Exact, last_miles, &constants, |pair, ms| {
-                let parts = pair.parts;
-                far.push([1.0, parts.arc_km, parts.upper_ms, parts.middle_ms], ms);
+                let parts = pair.intermediates;
+                far.push([1.0, parts.arc_km, parts.best_route_ms, parts.mean_residual_ms], ms);
                 if parts.arc_km < NEAR_KM_MAX {
                     near.push([1.0, parts.arc_km, parts.access_ms[0] + parts.access_ms[1]], ms);
                 }
@@ -79,7 +79,7 @@ fn fitted_interval(
     for size in FLEET_SIZES {
         for last_miles in last_miles {
             for_each_pair(hosts, sites, size, precision, last_miles, constants, |pair, ms| {
-                let excess_ms = (pair.parts.upper_ms - pair.round_trip_ms).max(0.0);
+                let excess_ms = (pair.intermediates.best_route_ms - pair.round_trip_ms).max(0.0);
                 errors.push([1.0, pair.round_trip_ms, excess_ms], (ms - pair.round_trip_ms).abs());
                 signed_ms.push(ms - pair.round_trip_ms);
             });
@@ -96,7 +96,11 @@ fn fitted_interval(
         PairPrecision::Search => constants.search.slack_ms,
         PairPrecision::Queue => constants.queue.slack_ms,
     };
-    IntervalConstants { slack_ms, scale, quantiles: INTERVAL_SHARES.map(|share| percentile(&of_scale, share)) }
+    IntervalConstants {
+        slack_ms,
+        error_scale: scale,
+        quantiles: INTERVAL_SHARES.map(|share| percentile(&of_scale, share)),
+    }
 }
 
 /// Calls `row` with each pair of hosts that are no beacons of the fleet, and its measured round trip.

@@ -114,17 +114,17 @@ fn precision_of(name: &str) -> PairPrecision {
 
 /// Each name with the value and the expected value.
 fn compared(found: &Prediction, expected: &Expected) -> [(&'static str, f64, f64); 12] {
-    let parts = &found.parts;
+    let parts = &found.intermediates;
     [
         ("arc_km", parts.arc_km, expected.arc_km),
-        ("upper", parts.upper_ms, expected.upper),
-        ("lower", parts.lower_ms, expected.lower),
-        ("middle", parts.middle_ms, expected.middle),
+        ("upper", parts.best_route_ms, expected.upper),
+        ("lower", parts.max_floor_difference_ms, expected.lower),
+        ("middle", parts.mean_residual_ms, expected.middle),
         ("access of one", parts.access_ms[0], expected.access[0]),
         ("access of other", parts.access_ms[1], expected.access[1]),
         ("far", parts.far_model_ms, expected.far),
         ("near", parts.near_model_ms, expected.near),
-        ("blend", parts.blend, expected.blend),
+        ("blend", parts.far_share, expected.blend),
         ("round_trip_ms", found.round_trip_ms, expected.round_trip_ms),
         ("low_ms", found.low_ms, expected.low_ms),
         ("high_ms", found.high_ms, expected.high_ms),
@@ -205,7 +205,7 @@ fn prediction_constants_equal_the_vectors() {
     ];
     for (name, found, slack_ms) in intervals {
         let IntervalV1 { scale, quantiles } = expected.interval[name];
-        assert_eq!(found, IntervalConstants { slack_ms, scale, quantiles }, "{name}");
+        assert_eq!(found, IntervalConstants { slack_ms, error_scale: scale, quantiles }, "{name}");
     }
     let PredictorConstants { beacons_min, known_pairs_percent_min, floors_min, .. } = PREDICTOR_V1;
     assert_eq!((beacons_min, known_pairs_percent_min, floors_min), (12, 90, 8));

@@ -89,7 +89,7 @@ async fn game_server_is_refused_beyond_its_limit() {
     }
     let beyond = server.update_advertisement(advertise(OPEN_SET, "guest 3", "guest 3", 4, "itself")).await;
     let error = assert_refused(beyond, Code::ResourceExhausted, "TOO_MANY_ADVERTISEMENTS");
-    let metadata = &error.as_server_error().expect("details").metadata;
+    let metadata = &error.as_server_error().expect("details").reason_metadata;
     assert_eq!(metadata.get("limit").map(String::as_str), Some("3"));
     assert_eq!(metadata.get("setting").map(String::as_str), Some("max_advertisements_per_server"));
     let again = server.update_advertisement(advertise(OPEN_SET, "guest 0", "guest 0", 4, "itself")).await;

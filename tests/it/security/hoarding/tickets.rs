@@ -15,7 +15,7 @@ async fn user_waits_in_four_queues() {
         tickets.push(ada.enter_queue(enter(number, &["ada"])).await.expect("a ticket"));
     }
     let error = assert_refused(ada.enter_queue(enter(4, &["ada"])).await, Code::ResourceExhausted, "TOO_MANY_TICKETS");
-    let metadata = &error.as_server_error().expect("details").metadata;
+    let metadata = &error.as_server_error().expect("details").reason_metadata;
     let value = |key: &str| metadata.get(key).cloned().unwrap_or_default();
     assert_eq!([value("player"), value("limit"), value("setting")], ["0", "4", "max_tickets_per_user"]);
     let other = bob.enter_queue(enter(4, &["bob", "ada"])).await.expect_err("ada has too many");

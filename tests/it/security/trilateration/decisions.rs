@@ -64,12 +64,12 @@ impl Judge {
             subject: None,
             entered_at: NOW,
             session,
-            own_round_trips_ms: None,
+            exact_round_trips_ms: None,
             player_ratings: vec![PlayerRating::default()],
             rating_digest_key: None,
             blocked_users: Vec::new(),
-            self_answering: Vec::new(),
-            exclusive: false,
+            self_answering_users: Vec::new(),
+            excludes_other_tickets: false,
         };
         Arc::new(ticket)
             .coarsened_for_location_privacy(&RegionPlaces::default(), |place| self.0.session_cell_center(place))
@@ -228,7 +228,7 @@ fn choice_of_a_session_to_fill_misses_by_100_km() {
 /// A session with one open seat, as it is published from a place.
 fn open_session(judge: &Judge, at: Degrees) -> OpenSession {
     let session =
-        Session { party_sizes: vec![1], join_seats: 1, locality: Some(judge.judged(at)), ..Session::default() };
+        Session { party_sizes: vec![1], offered_seats: 1, locality: Some(judge.judged(at)), ..Session::default() };
     let advertisement = Advertisement {
         id: AdvertisementId::from_bytes([9; 16]),
         set_id: Default::default(),
@@ -248,7 +248,7 @@ fn open_session(judge: &Judge, at: Degrees) -> OpenSession {
         expires_at: NOW.plus_ms(60_000),
         open_seats: 1,
         parties: Box::default(),
-        promised: Box::default(),
+        promised_values: Box::default(),
         blocked_users: Vec::new(),
         vector: None,
     }
@@ -262,14 +262,14 @@ fn first_server(ruleset: &Ruleset, ticket: &Ticket, places: &[Degrees]) -> Optio
         id: AdvertisementId::from_bytes([number; 16]),
         session,
         open_seats: 2,
-        prediction: None,
+        prediction_end: None,
         score: 0.0,
-        is_silent: false,
+        is_heartbeat_overdue: false,
     };
     let candidates: Vec<ServerCandidate<'_>> = (0_u8..).zip(&sessions).map(candidate).collect();
     let endpoint =
         LatencyEndpoint { locality: ticket.session.locality, region_latencies: &ticket.session.region_latencies };
-    let party = EstimateEnd { endpoint, prediction: None };
+    let party = EstimateEnd { locality_and_region_latencies: endpoint, prediction_end: None };
     let to_place =
         MatchToPlace { id: MatchId::from_bytes([1; 16]), region: None, parties: &[party], unconfirmed_servers: &[] };
     Some(rank_servers(ruleset, &to_place, &candidates).ok()?[0].as_bytes()[0])

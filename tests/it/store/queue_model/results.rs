@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fireteam::domain::id::{MatchId, RatingKey, UserKey};
-use fireteam::domain::limit::RATING_HISTORY_ENTRIES_MAX;
+use fireteam::domain::limit::RATING_HISTORY_ENTRIES_PER_RATING_MAX;
 use fireteam::domain::match_result::{
     MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UserSatisfactionStatistics,
 };
-use fireteam::domain::rating::{MatchActivity, Side};
+use fireteam::domain::rating::{AllUsersMatchActivity, Side};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{FinishedMatch, QueueOutcome as Out, QueueWrite, RatingRow};
@@ -30,8 +30,8 @@ impl Model {
         self.scores.push((match_id, user, score));
         let Some(rating) = rating else { return Out::FeedbackRecorded(None) };
         let mut row = self.rating(user, rating.key).unwrap_or(new_rating_row(&rating, user, now));
-        row.satisfaction.feedback_count += 1;
-        row.satisfaction.feedback_sum += u32::from(score);
+        row.satisfaction.given_feedback_count += 1;
+        row.satisfaction.given_feedback_sum += u32::from(score);
         self.set_rating(row);
         Out::FeedbackRecorded(Some(row))
     }
@@ -102,8 +102,8 @@ impl Model {
             let side = |side: &SideRank| Side { players: side.users.iter().map(known).collect(), rank: side.rank };
             let before: Vec<Side> = report.sides.iter().map(side).collect();
             let of_key = self.ratings.iter().filter(|row| row.key == key);
-            let played =
-                of_key.fold(MatchActivity::default(), |played, row| played.including_last_match_of(&row.skill()));
+            let played = of_key
+                .fold(AllUsersMatchActivity::default(), |played, row| played.including_last_match_of(&row.skill()));
             let after = spec.rate_match_with_activity(&before, now, played).expect("valid skills");
             for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
                 for ((user, old), new) in side.users.iter().zip(&before.players).zip(after) {
@@ -111,7 +111,12 @@ impl Model {
                         continue;
                     }
                     let category = spec.categories.map(|it| it.category_of(new.estimate.rating));
-                    changes.push(RatingUpdate { user: *user, before: old.estimate, after: new.estimate, category });
+                    changes.push(RatingUpdate {
+                        user: *user,
+                        before: old.estimate,
+                        after: new.estimate,
+                        category_after: category,
+                    });
                     touched.insert(*user);
                     let row = self.rating(*user, key);
                     self.set_rating(RatingRow {
@@ -123,7 +128,7 @@ impl Model {
                         last_match_at: new.last_match_at.unwrap_or(now),
                         streak: new.streak,
                         satisfaction: row.map(|row| row.satisfaction).unwrap_or_default(),
-                        last_match_active_period: new.active_periods,
+                        last_match_active_period: new.last_match_active_period,
                     });
                     self.changes.push(RatingHistoryEntry {
                         user: *user,
@@ -181,8 +186,8 @@ impl Model {
         let mut kept: Vec<RatingHistoryEntry> = Vec::new();
         for change in self.changes.iter().filter(|it| (it.user, it.key) == (user, key)) {
             kept.retain(|it| {
-                it.rated_match_number % RATING_HISTORY_ENTRIES_MAX
-                    != change.rated_match_number % RATING_HISTORY_ENTRIES_MAX
+                it.rated_match_number % RATING_HISTORY_ENTRIES_PER_RATING_MAX
+                    != change.rated_match_number % RATING_HISTORY_ENTRIES_PER_RATING_MAX
             });
             kept.push(*change);
         }

@@ -12,14 +12,14 @@ use crate::pb;
 pub(super) struct Guests {
     coming: BTreeMap<String, ComingParty>,
     /// Have joined, and the server is still to hear of it.
-    joined: BTreeSet<String>,
+    joined_to_report: BTreeSet<String>,
 }
 
 /// Party on its way.
 #[derive(Debug)]
 struct ComingParty {
     seats: u32,
-    since: MonotonicTime,
+    heard_at: MonotonicTime,
     is_confirmed: bool,
 }
 
@@ -36,7 +36,7 @@ impl Guests {
 
     /// Whether a reservation is to be confirmed, or has been joined.
     pub(super) fn has_changes_to_send(&self) -> bool {
-        !self.joined.is_empty() || self.coming.values().any(|party| !party.is_confirmed)
+        !self.joined_to_report.is_empty() || self.coming.values().any(|party| !party.is_confirmed)
     }
 
     /// Takes the list of all reservations, from the answer to an update that was sent at `asked_at`.
@@ -52,7 +52,7 @@ impl Guests {
         }
         let listed: BTreeSet<&String> = reservations.iter().map(|reservation| &reservation.reservation_id).collect();
         // One that the stream told while the update was underway may be missing from the answer.
-        let is_gone = |id: &String, party: &ComingParty| !listed.contains(id) && party.since <= asked_at;
+        let is_gone = |id: &String, party: &ComingParty| !listed.contains(id) && party.heard_at <= asked_at;
         let gone: Vec<String> =
             self.coming.iter().filter(|(id, party)| is_gone(id, party)).map(|(id, _)| id.clone()).collect();
         gone.into_iter().for_each(|id| self.remove_gone_party(id, effects));
@@ -78,7 +78,7 @@ impl Guests {
     /// Parties that have joined, by their reservations.
     pub(super) fn join(&mut self, reservation_ids: Vec<String>) {
         self.coming.retain(|id, _| !reservation_ids.contains(id));
-        self.joined.extend(reservation_ids);
+        self.joined_to_report.extend(reservation_ids);
     }
 
     /// Reservations to confirm.
@@ -88,8 +88,8 @@ impl Guests {
 
     /// Joined reservations for the next update.
     pub(super) fn take_joined(&mut self, most: usize) -> Vec<String> {
-        let taken: Vec<String> = self.joined.iter().take(most).cloned().collect();
-        self.joined.retain(|id| !taken.contains(id));
+        let taken: Vec<String> = self.joined_to_report.iter().take(most).cloned().collect();
+        self.joined_to_report.retain(|id| !taken.contains(id));
         taken
     }
 
@@ -100,7 +100,7 @@ impl Guests {
 
     /// Takes joined reservations back, of an update that failed.
     pub(super) fn restore_joined(&mut self, joined: Vec<String>) {
-        self.joined.extend(joined);
+        self.joined_to_report.extend(joined);
     }
 
     /// The server has confirmed and ended these reservations.
@@ -115,7 +115,7 @@ impl Guests {
 
     fn add(&mut self, reservation: &pb::Reservation, effects: &mut Effects, now: MonotonicTime) {
         let pb::Reservation { reservation_id, seats, expires_in_ms, .. } = reservation;
-        if self.joined.contains(reservation_id) {
+        if self.joined_to_report.contains(reservation_id) {
             return;
         }
         if !self.coming.contains_key(reservation_id) {
@@ -123,7 +123,7 @@ impl Guests {
         }
         let party = self.coming.entry(reservation_id.clone()).or_insert(ComingParty {
             seats: *seats,
-            since: now,
+            heard_at: now,
             is_confirmed: false,
         });
         party.seats = *seats;

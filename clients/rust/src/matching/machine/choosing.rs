@@ -8,7 +8,7 @@ use crate::matching::stage::Stage;
 use crate::pb;
 
 /// Searches in a row with a stale ruleset after which the loop waits before the next.
-const STALE_ANSWERS_BEFORE_WAIT: u32 = 3;
+const STALE_RULESETS_BEFORE_WAIT: u32 = 3;
 
 impl Matching {
     pub(super) fn start(&mut self, now: MonotonicTime) {
@@ -24,7 +24,7 @@ impl Matching {
 
     /// Draws the next action, if the party can host. Otherwise it searches.
     pub(super) fn choose_action(&mut self, now: MonotonicTime) {
-        self.rounds_started_at = now;
+        self.redraw_wait_started_at = now;
         if self.options.hosting.is_none() {
             return self.search(now);
         }
@@ -53,9 +53,9 @@ impl Matching {
 
     /// Fetches the hash of the current ruleset, and begins again with it.
     pub(super) fn fetch_current_ruleset(&mut self, now: MonotonicTime) {
-        self.memory.forget_search();
+        self.search_memory.forget_search();
         self.stale_in_a_row += 1;
-        if STALE_ANSWERS_BEFORE_WAIT < self.stale_in_a_row {
+        if STALE_RULESETS_BEFORE_WAIT < self.stale_in_a_row {
             return self.wait(0, now);
         }
         let request = pb::MatchmakingGetConfigurationRequest {

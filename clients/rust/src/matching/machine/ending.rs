@@ -18,8 +18,8 @@ impl Matching {
         let is_seeking = match &self.stage {
             Stage::Idle
             | Stage::JoinedAsGuest(_)
-            | Stage::JoinedAsHost(_)
-            | Stage::JoinedAsMember
+            | Stage::HostingFullSession(_)
+            | Stage::JoinedAsFormerHost
             | Stage::Ending { .. }
             | Stage::Ended => false,
             Stage::Advertising(advertising) => !advertising.has_guests(),

@@ -35,9 +35,9 @@ impl Matching {
 
     /// Another client hosts the session, in which this one stays.
     pub(super) fn host_moved(&mut self, now: MonotonicTime) {
-        if matches!(self.stage, Stage::Advertising(_) | Stage::JoinedAsHost(_)) {
+        if matches!(self.stage, Stage::Advertising(_) | Stage::HostingFullSession(_)) {
             self.leave_stage(now);
-            self.stage = Stage::JoinedAsMember;
+            self.stage = Stage::JoinedAsFormerHost;
         }
     }
 
@@ -52,12 +52,12 @@ impl Matching {
                 advertising.change_session(session, joined);
                 self.stage = Stage::Advertising(advertising);
             }
-            Stage::JoinedAsHost(mut hosting) => {
+            Stage::HostingFullSession(mut hosting) => {
                 hosting.session = session;
                 if hosting.open_seats() > 0 {
                     self.advertise(*hosting, false, now);
                 } else {
-                    self.stage = Stage::JoinedAsHost(hosting);
+                    self.stage = Stage::HostingFullSession(hosting);
                 }
             }
             other => self.stage = other,
@@ -128,7 +128,7 @@ impl Matching {
         match end {
             AdvertisingEnd::Full => {
                 self.leave_stage(now);
-                self.stage = Stage::JoinedAsHost(Box::new(hosted_session));
+                self.stage = Stage::HostingFullSession(Box::new(hosted_session));
             }
             AdvertisingEnd::Alone => {
                 self.leave_stage(now);
@@ -137,7 +137,7 @@ impl Matching {
             // The party itself may be welcome elsewhere; a game server has none.
             AdvertisingEnd::Refused(error) if !has_guests && !error.is_final() && !is_game_server => {
                 self.leave_stage(now);
-                self.rounds_started_at = now;
+                self.redraw_wait_started_at = now;
                 self.search(now);
             }
             AdvertisingEnd::Refused(error) => self.end(EndReason::Failed(error), now),

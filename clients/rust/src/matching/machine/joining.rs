@@ -9,16 +9,16 @@ use crate::matching::machine::Matching;
 use crate::matching::monotonic_time::MonotonicTime;
 use crate::matching::outcome::{ConnectTarget, EndReason, Outcome};
 use crate::matching::round::Round;
-use crate::matching::stage::{JoinStep, Seat, Stage};
+use crate::matching::stage::{JoinStep, ReservedSeats, Stage};
 use crate::pb;
 
 /// Time after which an order is too old to be followed.
-const ORDER_AGE_MAX: Duration = Duration::from_secs(30);
+const CANDIDATE_ORDER_AGE_MAX: Duration = Duration::from_secs(30);
 
 impl Matching {
     /// Reserves seats with the candidates, in their order.
     pub(super) fn join(&mut self, round: Box<Round>, now: MonotonicTime) {
-        self.reserve_next(round, now + ORDER_AGE_MAX, now);
+        self.reserve_next(round, now + CANDIDATE_ORDER_AGE_MAX, now);
     }
 
     fn reserve_next(&mut self, mut round: Box<Round>, until: MonotonicTime, now: MonotonicTime) {
@@ -29,7 +29,7 @@ impl Matching {
             let request = pb::MatchmakingReserveRequest {
                 advertisement_id: advertisement_id.clone(),
                 idempotency_key: self.effects.idempotency_key(),
-                search_token: self.memory.token(now),
+                search_token: self.search_memory.token_unless_idle(now),
                 session_composition: Some(self.party_with_latency_token()),
                 matchmaking_set_id: Some(self.options.set_id),
                 ..Default::default()
@@ -57,11 +57,18 @@ impl Matching {
             return self.reserve_next(round, until, now);
         };
         let round_trip_ms = round.round_trip_from_server_ms(&advertisement_id);
-        let seat = Seat { advertisement_id, reservation, connect_data: answer.connect_data, round_trip_ms };
+        let seat = ReservedSeats { advertisement_id, reservation, connect_data: answer.connect_data, round_trip_ms };
         self.connect(round, seat, false, until, now);
     }
 
-    fn connect(&mut self, round: Box<Round>, seat: Seat, again: bool, until: MonotonicTime, now: MonotonicTime) {
+    fn connect(
+        &mut self,
+        round: Box<Round>,
+        seat: ReservedSeats,
+        again: bool,
+        until: MonotonicTime,
+        now: MonotonicTime,
+    ) {
         let expires_in_ms = seat.reservation.expires_in_ms;
         let time = self.options.connect_timeout.max(Duration::from_millis(1));
         let time = if again || expires_in_ms == 0 { time } else { time.min(Duration::from_millis(expires_in_ms)) };
@@ -71,7 +78,7 @@ impl Matching {
             seats: seat.reservation.seats,
             connect_data: seat.connect_data.clone(),
             round_trip_ms: seat.round_trip_ms,
-            again,
+            is_reconnect: again,
         }));
         self.stage = Stage::Joining { round, step: JoinStep::Connecting { seat, until: now + time }, until };
     }
@@ -85,14 +92,15 @@ impl Matching {
         match error.code {
             Code::InvalidArgument => {
                 // The token is of another server, or has expired.
-                self.memory.forget_search();
+                self.search_memory.forget_search();
                 return self.wait(0, now);
             }
             Code::Unauthenticated | Code::Unimplemented => return self.end(EndReason::Failed(error.clone()), now),
             _ => {}
         }
-        let can_measure =
-            round.allows_probes() && self.needs_probe(&round, advertisement_id, now) && self.memory.probes_left() > 0;
+        let can_measure = round.allows_probes()
+            && self.needs_probe(&round, advertisement_id, now)
+            && self.search_memory.probes_left() > 0;
         if error.reason == pb::ErrorReason::NotMeasured && can_measure {
             return self.probe_quickly_before_reserving(round, advertisement_id.to_owned(), now);
         }
@@ -136,9 +144,9 @@ impl Matching {
     pub(super) fn on_connection_lost(&mut self, now: MonotonicTime) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::JoinedAsGuest(seat) => {
-                self.rounds_started_at = now;
+                self.redraw_wait_started_at = now;
                 let round = Box::new(Round::new(&pb::MatchmakingSearchResponse::default()));
-                self.connect(round, *seat, true, now + ORDER_AGE_MAX, now);
+                self.connect(round, *seat, true, now + CANDIDATE_ORDER_AGE_MAX, now);
             }
             other => self.stage = other,
         }

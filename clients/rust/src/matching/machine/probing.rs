@@ -5,7 +5,7 @@ use std::time::Duration;
 use fireteam_probe::{HostProber, ProbeFinding};
 
 use crate::matching::call::Request;
-use crate::matching::latency_report::{measurements, own_order};
+use crate::matching::latency_report::{measurements, order_without_server};
 use crate::matching::machine::Matching;
 use crate::matching::monotonic_time::MonotonicTime;
 use crate::matching::probe_phase::{HostUnderTest, ProbePhase};
@@ -33,11 +33,11 @@ impl Matching {
         }
         let best = round.order().iter().take(round.quick_count());
         let hosts: Vec<String> = best.filter(|id| self.needs_probe(&round, id, now)).cloned().collect();
-        if !hosts.is_empty() && self.memory.probes_left() > 0 {
+        if !hosts.is_empty() && self.search_memory.probes_left() > 0 {
             return self.probe_quickly(round, hosts, now);
         }
         // The report tells endpoints of players' own machines, and whether the involved phase may start.
-        let is_any_measured = round.order().iter().any(|id| self.memory.is_measured(id, now));
+        let is_any_measured = round.order().iter().any(|id| self.search_memory.is_measured(id, now));
         if round.involved_count() > 0 && (is_any_measured || round.report_may_tell_endpoints()) {
             return self.report(round, pb::LatencyPhase::Quick, now);
         }
@@ -52,7 +52,7 @@ impl Matching {
         now: MonotonicTime,
     ) {
         round.push_best(advertisement_id.clone());
-        round.must_measure = Some(advertisement_id.clone());
+        round.must_measure_id = Some(advertisement_id.clone());
         self.probe_quickly(round, vec![advertisement_id], now);
     }
 
@@ -60,12 +60,12 @@ impl Matching {
     pub(super) fn needs_probe(&self, round: &Round, advertisement_id: &str, now: MonotonicTime) -> bool {
         round.target(advertisement_id).is_some()
             && !round.probed.contains(advertisement_id)
-            && !self.memory.is_measured(advertisement_id, now)
+            && !self.search_memory.is_measured(advertisement_id, now)
     }
 
     fn probe_quickly(&mut self, mut round: Box<Round>, mut hosts: Vec<String>, now: MonotonicTime) {
-        hosts.truncate(self.memory.probes_left());
-        self.memory.count_probed(hosts.len());
+        hosts.truncate(self.search_memory.probes_left());
+        self.search_memory.count_probed(hosts.len());
         let mut under_test = Vec::new();
         for id in hosts {
             let Some(target) = round.target(&id).cloned() else { continue };
@@ -88,11 +88,11 @@ impl Matching {
         for id in best {
             let Some(target) = round.target(&id).cloned() else { continue };
             let endpoint = target.endpoint;
-            let mut prober = match self.memory.host(&id) {
+            let mut prober = match self.search_memory.host(&id) {
                 Some(host) if host.prober.endpoint() == endpoint => host.prober.clone(),
-                _ if self.memory.probes_left() == 0 => continue,
+                _ if self.search_memory.probes_left() == 0 => continue,
                 _ => {
-                    self.memory.count_probed(1);
+                    self.search_memory.count_probed(1);
                     HostProber::new(target, self.effects.random_bytes(), round.high_estimate_to_advert_ms(&id))
                 }
             };
@@ -127,7 +127,7 @@ impl Matching {
             if matches!(finding, Some(ProbeFinding::Full | ProbeFinding::Incompatible)) {
                 self.exclusions.add(&id, now);
             }
-            self.memory.record(id, prober, finding);
+            self.search_memory.record(id, prober, finding);
         }
         self.report(round, phase_kind, now);
         true
@@ -135,9 +135,9 @@ impl Matching {
 
     fn report(&mut self, round: Box<Round>, phase: pb::LatencyPhase, now: MonotonicTime) {
         let request = pb::MatchmakingReportLatencyRequest {
-            search_token: self.memory.token(now),
+            search_token: self.search_memory.token_unless_idle(now),
             phase: phase.into(),
-            measurements: measurements(&round, &self.memory, now),
+            measurements: measurements(&round, &self.search_memory, now),
             session_composition: Some(self.party_with_latency_token()),
             matchmaking_set_id: Some(self.options.set_id),
             service_configuration_hash: self.options.service_configuration_hash,
@@ -151,7 +151,7 @@ impl Matching {
     }
 
     pub(super) fn on_report(&mut self, report: &pb::MatchmakingReportLatencyResponse, now: MonotonicTime) {
-        self.memory.keep_token(&report.search_token, now);
+        self.search_memory.keep_token(&report.search_token, now);
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Quick { mut round, .. } => {
                 round.apply_report_answer(report);
@@ -169,7 +169,7 @@ impl Matching {
     pub(super) fn on_report_dropped(&mut self, now: MonotonicTime) {
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Quick { mut round, .. } | Stage::Involved { mut round, .. } => {
-                let order = own_order(&round, &self.memory);
+                let order = order_without_server(&round, &self.search_memory);
                 round.set_order(order);
                 self.join(round, now);
             }
@@ -178,25 +178,25 @@ impl Matching {
     }
 
     fn after_quick(&mut self, mut round: Box<Round>, may_start_involved: bool, now: MonotonicTime) {
-        if round.involved_count() == 0 || round.must_measure.take().is_some() {
+        if round.involved_count() == 0 || round.must_measure_id.take().is_some() {
             return self.join(round, now);
         }
         if may_start_involved {
             return self.start_involved_phase(round, now);
         }
         let is_any_probed =
-            round.probed.iter().any(|id| self.memory.host(id).is_some_and(|host| host.finding.is_some()));
-        if !is_any_probed && !round.order().iter().any(|id| self.memory.is_measured(id, now)) {
+            round.probed.iter().any(|id| self.search_memory.host(id).is_some_and(|host| host.finding.is_some()));
+        if !is_any_probed && !round.order().iter().any(|id| self.search_memory.is_measured(id, now)) {
             // No candidate has an endpoint: none can answer, now or later.
             return self.join(round, now);
         }
         let next = round.order().iter().filter(|id| self.needs_probe(&round, id, now)).take(round.quick_count());
         let next: Vec<String> = next.cloned().collect();
-        if round.is_second_try || next.is_empty() || self.memory.probes_left() == 0 {
-            let has_waited = self.memory.mark_waited_for_hosts();
+        if round.has_probed_next_best || next.is_empty() || self.search_memory.probes_left() == 0 {
+            let has_waited = self.search_memory.mark_waited_for_hosts();
             return if has_waited { self.join(round, now) } else { self.wait(0, now) };
         }
-        round.is_second_try = true;
+        round.has_probed_next_best = true;
         self.probe_quickly(round, next, now);
     }
 }

@@ -24,7 +24,7 @@ impl Matching {
             session_composition: Some(self.party_with_latency_token()),
             service_configuration_hash: self.options.service_configuration_hash,
             matchmaking_set_id: Some(self.options.set_id),
-            search_token: self.memory.token(now),
+            search_token: self.search_memory.token_unless_idle(now),
             exclude_advertisement_ids: self.exclusions.ids(now),
             ..Default::default()
         };
@@ -33,11 +33,12 @@ impl Matching {
     }
 
     pub(super) fn on_found(&mut self, found: &pb::MatchmakingSearchResponse, now: MonotonicTime) {
-        self.memory.keep_token(&found.search_token, now);
+        self.search_memory.keep_token(&found.search_token, now);
         self.next_expansion_in_ms = found.next_expansion_in_ms;
         self.stale_in_a_row = 0;
         let mut round = Round::new(found);
-        let is_left_out = |id: &&String| self.exclusions.contains(id, now) || self.memory.is_silent_or_incompatible(id);
+        let is_left_out =
+            |id: &&String| self.exclusions.contains(id, now) || self.search_memory.is_silent_or_incompatible(id);
         let order = round.order().iter().filter(|id| !is_left_out(id)).cloned().collect();
         round.set_order(order);
         self.start_quick_phase(Box::new(round), now);
@@ -46,7 +47,7 @@ impl Matching {
     pub(super) fn on_search_failed(&mut self, is_new_search: bool, error: CallError, now: MonotonicTime) {
         if error.code == tonic::Code::InvalidArgument && !is_new_search {
             // The token is of another server, or of another party.
-            self.memory.forget_search();
+            self.search_memory.forget_search();
             return self.search(now);
         }
         if error.is_final() {
@@ -67,7 +68,7 @@ impl Matching {
 
     /// Begins the next round: with another draw, if the rounds since the last one took too long.
     pub(super) fn next_round(&mut self, now: MonotonicTime) {
-        if self.options.redraw_after <= now.since(self.rounds_started_at) {
+        if self.options.redraw_after <= now.since(self.redraw_wait_started_at) {
             self.choose_action(now);
         } else {
             self.search(now);

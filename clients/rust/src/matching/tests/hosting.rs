@@ -105,7 +105,7 @@ fn host_answers_probes() {
     let question = ReturnedQuestionFields {
         sequence: 0,
         nonce: [1; 8],
-        advertisement: id[..8].try_into().unwrap(),
+        advertisement_id_prefix: id[..8].try_into().unwrap(),
         stamp: [0; 8],
     };
     let from = "203.0.113.5:9000".parse().unwrap();
@@ -162,7 +162,7 @@ fn host_is_not_misled_by_an_update_underway() {
         state: pb::ReservationState::Held.into(),
     };
     world.now_us += 1;
-    world.handle(Event::Reservation(event));
+    world.handle(Event::ReservationChanged(event));
     world.handle(Event::SessionChanged { session: session(1), joined_reservation_ids: vec!["one".into()] });
     world.server.guests.insert("two".into(), 9_000);
     world.run_for(Duration::from_secs(10));
@@ -211,10 +211,10 @@ fn host_hears_of_guests_that_do_not_come() {
     };
     let id = advertised_id(&world);
     world.server.guests.insert("two".into(), 15_000);
-    world.handle(Event::Reservation(event(pb::ReservationState::Held, "another".into())));
-    world.handle(Event::Reservation(event(pb::ReservationState::Held, id.clone())));
+    world.handle(Event::ReservationChanged(event(pb::ReservationState::Held, "another".into())));
+    world.handle(Event::ReservationChanged(event(pb::ReservationState::Held, id.clone())));
     world.server.guests.clear();
-    world.handle(Event::Reservation(event(pb::ReservationState::Expired, id)));
+    world.handle(Event::ReservationChanged(event(pb::ReservationState::Expired, id)));
     let told: Vec<_> = world
         .outcomes
         .iter()

@@ -227,7 +227,7 @@ fn lost_connection_is_restored_with_the_same_seats() {
     world.run_to(MatchingState::Joined);
     world.handle(Event::ConnectionLost);
     let Some(Outcome::Connect(target)) = world.outcomes.last().cloned() else { panic!("a target") };
-    assert!(target.again && target.advertisement_id == id(0));
+    assert!(target.is_reconnect && target.advertisement_id == id(0));
     world.run_to(MatchingState::Joined);
     assert_eq!(world.reserved().len(), 1);
 

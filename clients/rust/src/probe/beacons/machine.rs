@@ -80,9 +80,9 @@ pub struct Beacons {
     busy: Vec<BusyBeacon>,
     token: Vec<u8>,
     token_until: MonotonicTime,
-    has_news: bool,
-    report: Option<pb::ReportTripsResponse>,
-    is_settled: bool,
+    has_token_changed: bool,
+    report_response: Option<pb::ReportTripsResponse>,
+    is_first_measurement_over: bool,
 }
 
 #[derive(Debug)]
@@ -117,9 +117,9 @@ impl Beacons {
             busy: Vec::new(),
             token: Vec::new(),
             token_until: MonotonicTime::default(),
-            has_news: false,
-            report: None,
-            is_settled: false,
+            has_token_changed: false,
+            report_response: None,
+            is_first_measurement_over: false,
         }
     }
 
@@ -179,7 +179,7 @@ impl Beacons {
 
     /// Token to send from now on, if it has changed since the last call; empty if the last one has expired.
     pub fn poll_token(&mut self) -> Option<Vec<u8>> {
-        std::mem::take(&mut self.has_news).then(|| self.token.clone())
+        std::mem::take(&mut self.has_token_changed).then(|| self.token.clone())
     }
 
     /// Time at which the measurement needs [`BeaconsEvent::Timeout`], unless another event comes first. `None` before the start.
@@ -200,12 +200,12 @@ impl Beacons {
 
     /// Server's answer to the last report: its verdicts, and the round trips to regions.
     pub fn report_response(&self) -> Option<&pb::ReportTripsResponse> {
-        self.report.as_ref()
+        self.report_response.as_ref()
     }
 
     /// Whether the first measurement is over, with a token or without.
     pub fn is_first_measurement_over(&self) -> bool {
-        self.is_settled
+        self.is_first_measurement_over
     }
 
     /// Counts a packet of another loop of this client in the limit of 40 packets a second.
@@ -304,10 +304,10 @@ impl Beacons {
         let life = Duration::from_millis(report.good_for_ms.into());
         self.token_until = started_at + life;
         self.set_token(report.latency_token.clone());
-        self.report = Some(report);
+        self.report_response = Some(report);
         let [least, most] = REFRESH_SHARE_RANGE;
         let refresh_at = started_at + life.mul_f64(least + (most - least) * self.rng.random::<f64>());
-        self.is_settled = true;
+        self.is_first_measurement_over = true;
         self.stage = Stage::Resting { until: refresh_at.max(self.now + REST_MIN) };
     }
 
@@ -320,13 +320,13 @@ impl Beacons {
 
     /// Measures again after a time. A token that is still fresh stays.
     fn rest(&mut self, rest: Duration) {
-        self.is_settled = true;
+        self.is_first_measurement_over = true;
         let jitter: f64 = self.rng.random();
         self.stage = Stage::Resting { until: self.now + rest.mul_f64(1.0 + REST_JITTER * jitter) };
     }
 
     fn set_token(&mut self, token: Vec<u8>) {
-        self.has_news |= self.token != token;
+        self.has_token_changed |= self.token != token;
         self.token = token;
     }
 }
@@ -337,7 +337,7 @@ impl fmt::Debug for Beacons {
         f.debug_struct("Beacons")
             .field("stage", &self.stage)
             .field("has_token", &!self.token.is_empty())
-            .field("report", &self.report)
+            .field("report", &self.report_response)
             .finish_non_exhaustive()
     }
 }

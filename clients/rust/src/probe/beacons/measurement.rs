@@ -71,7 +71,7 @@ impl Measurement {
         });
         let (target, answer) = { answers }.next()?;
         match answer {
-            BeaconAnswer::Challenge(proof) => Some(Transmit { to: target.endpoint, packet: proof.to_vec() }),
+            BeaconAnswer::SendProof(proof) => Some(Transmit { to: target.endpoint, packet: proof.to_vec() }),
             BeaconAnswer::Busy(seconds) => {
                 let until = now + Duration::from_secs(seconds.into());
                 busy.push(BusyBeacon { beacon_id: target.beacon_id, until });

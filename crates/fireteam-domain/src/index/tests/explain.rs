@@ -41,7 +41,7 @@ fn search_explanation_agrees_with_admit() {
         let (attribute_values, users) =
             (attribute_values.with_frustration(&ruleset, rng.one_in(3)), session.sorted_users());
         let (now, fleet) = (UnixMs(NOW_MS), random_vectors::random_fleet(rng));
-        let predicts = ruleset.probing.source == LatencyEstimatePolicy::PredictedV1;
+        let predicts = ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1;
         let own = session.locality.filter(|_| predicts).and_then(|place| {
             CompletedVector::new(&fleet, Some(place), &random_vectors::random_floors(rng, place)).ok()
         });
@@ -58,7 +58,7 @@ fn search_explanation_agrees_with_admit() {
             probes: ProbeResults::default(),
             predictor: own.as_ref().map(|own| RoundTripPredictor {
                 fleet: &fleet,
-                own,
+                own_vector: own,
                 now,
                 precision: PairPrecision::Search,
             }),
@@ -96,16 +96,16 @@ fn assert_counts_match_admit(
         candidates.iter().map(|candidate| admit_advertisement(ruleset, searcher, candidate, now)).collect();
     assert_eq!(explanation.candidate_count as usize, verdicts.len());
     assert_eq!(explanation.compatible_count as usize, verdicts.iter().filter(|verdict| verdict.is_ok()).count());
-    let counted: u32 = explanation.refusal_counts.iter().map(|(_, count)| count).sum();
+    let counted: u32 = explanation.first_refusal_counts.iter().map(|(_, count)| count).sum();
     assert_eq!(counted + explanation.compatible_count, explanation.candidate_count);
-    for (refusal, count) in &explanation.refusal_counts {
+    for (refusal, count) in &explanation.first_refusal_counts {
         assert_eq!(
             *count as usize,
             verdicts.iter().filter(|verdict| **verdict == Err(*refusal)).count(),
             "{refusal:?}"
         );
     }
-    assert!(explanation.near_misses.is_sorted_by_key(|miss| miss.refusal_count));
+    assert!(explanation.near_misses.is_sorted_by_key(|miss| miss.failed_rule_count));
 }
 
 /// Checks that listed advertisements have the score and the round trip of the search, and that the compatible ones are the best of it.
@@ -132,10 +132,10 @@ fn assert_lists_are_of_the_search(
         let expected = search_round_trip(ruleset, searcher, candidate);
         assert_eq!(found.map(|it| it.round_trip), expected);
         let Some(RoundTripWithSource::Predicted(predicted)) = expected else {
-            assert_eq!(found.and_then(|it| it.prediction), None);
+            assert_eq!(found.and_then(|it| it.prediction_terms), None);
             continue;
         };
-        let terms = found.unwrap().prediction.unwrap();
+        let terms = found.unwrap().prediction_terms.unwrap();
         let sum_ms = terms.distance_part_ms + terms.beacon_part_ms;
         assert!((sum_ms - predicted.round_trip_ms).abs() < 1e-9, "{terms:?}");
         predictions += 1;

@@ -31,9 +31,9 @@ fn rated_ruleset() -> Arc<Ruleset> {
         source: SourceField::Skill,
         normalization_range: None,
         unit: "".into(),
-        party_aggregation: Default::default(),
+        number_aggregation: Default::default(),
         trust: Default::default(),
-        wishes: false,
+        allows_wishes: false,
     });
     ruleset.attributes = attributes.into();
     Arc::new(ruleset)
@@ -42,7 +42,7 @@ fn rated_ruleset() -> Arc<Ruleset> {
 fn standing(rating: f64) -> PlayerStanding {
     PlayerStanding {
         rating: PlayerRating { rating, deviation: 0.0 },
-        match_count: 1,
+        rated_match_count: 1,
         disputed_percent: 0.0,
         is_frustrated: false,
     }

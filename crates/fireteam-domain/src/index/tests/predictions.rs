@@ -13,7 +13,9 @@ use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistrib
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle};
 use crate::latency::DEFAULT_LATENCY_MODEL;
 use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
-use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, complete_published, published_vector};
+use crate::latency::beacon_vector::{
+    CompletedVector, MeasuredBeaconFloor, complete_published_vector, published_vector,
+};
 use crate::latency::prediction::{PairPrecision, predict};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::latency::published_vector::LeastPathExcess;
@@ -67,8 +69,10 @@ fn ruleset_by_latency(rng: &mut IndexTestRng, source: LatencyEstimatePolicy) -> 
         max: 1_000.0,
     };
     let mut ruleset = random_world::random_ruleset(rng);
-    (ruleset.hard_filters, ruleset.soft_filters, ruleset.satisfaction) = (Box::default(), [by_latency].into(), None);
-    ruleset.probing = ProbingSpec { source, trust: LatencyTrust::Proven, ..DEFAULT_PROBING };
+    (ruleset.hard_filters, ruleset.soft_filters, ruleset.frustrated_player_limits) =
+        (Box::default(), [by_latency].into(), None);
+    ruleset.probing =
+        ProbingSpec { latency_estimate_policy: source, region_latency_trust: LatencyTrust::Proven, ..DEFAULT_PROBING };
     ruleset.latency_model = DEFAULT_LATENCY_MODEL;
     ruleset
 }
@@ -126,7 +130,7 @@ fn predicted_search_skips_rows_that_are_too_far() {
                 probes: ProbeResults::default(),
                 predictor: predicts.then_some(RoundTripPredictor {
                     fleet: &fleet,
-                    own: &own,
+                    own_vector: &own,
                     now: UnixMs(NOW_MS),
                     precision: PairPrecision::Search,
                 }),
@@ -168,7 +172,7 @@ fn no_bound_of_a_prediction_exceeds_it() {
         let own_floors = floors(rng, place);
         let Ok(own) = CompletedVector::new(&fleet, Some(place), &own_floors) else { continue };
         let precision = rng.pick(&[PairPrecision::Exact, PairPrecision::Search, PairPrecision::Queue]);
-        let predictor = RoundTripPredictor { fleet: &fleet, own: &own, now: UnixMs(NOW_MS), precision };
+        let predictor = RoundTripPredictor { fleet: &fleet, own_vector: &own, now: UnixMs(NOW_MS), precision };
         let planes = bound_planes(&predictor).expect("constants that allow bounds");
         let mut route_bound = RouteBound::new(&predictor, [place.x, place.y, place.z], planes);
         for _ in 0..20 {
@@ -177,7 +181,7 @@ fn no_bound_of_a_prediction_exceeds_it() {
             let row_floors = floors(rng, center);
             let times = (UnixMs(NOW_MS), LatencyTrust::Proven);
             let vector = published_vector(&fleet, &row_floors, (center, center), times.0, times.1).expect("floors");
-            let Ok(completed) = complete_published(&fleet, Some(center), &vector) else { continue };
+            let Ok(completed) = complete_published_vector(&fleet, Some(center), &vector) else { continue };
             let predicted_ms = predict(&fleet, &own, &completed, precision).expect("one fleet").round_trip_ms;
             let LeastPathExcess { near_ms, light_ms } = vector.least_path_excess();
             let miles = place.chord_miles(center) as f32;

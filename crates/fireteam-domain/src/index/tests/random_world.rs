@@ -80,15 +80,15 @@ pub(super) struct ValueDistribution {
 fn random_probing(rng: &mut IndexTestRng) -> ProbingSpec {
     let distance = LatencyEstimatePolicy::Distance;
     ProbingSpec {
-        source: rng.pick(&[
+        latency_estimate_policy: rng.pick(&[
             distance,
             distance,
             distance,
             LatencyEstimatePolicy::PredictedV1,
             LatencyEstimatePolicy::Measured,
         ]),
-        is_cautious: rng.one_in(3),
-        trust: rng.pick(&[LatencyTrust::Proven, LatencyTrust::Claimed]),
+        filters_by_interval_high_end: rng.one_in(3),
+        region_latency_trust: rng.pick(&[LatencyTrust::Proven, LatencyTrust::Claimed]),
         ..DEFAULT_PROBING
     }
 }
@@ -112,14 +112,14 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdForm::Ids,
+        advertisement_id_form: AdvertisementIdForm::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
-        involved_phase_percent: 50.0,
+        answered_percent_for_involved_phase: 50.0,
         probing: random_probing(rng),
-        latency_wishes: true,
+        allows_latency_wishes: true,
         consent: PartyConsentPolicy::Assumed,
         avoid: Box::default(),
-        satisfaction: rng.one_in(3).then(|| random_satisfaction(rng)),
+        frustrated_player_limits: rng.one_in(3).then(|| random_satisfaction(rng)),
         teams: None,
         queue: None,
         ready_check: None,
@@ -130,9 +130,9 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
             confirm_ms: 0,
             host_loss_ms: 0,
             report_window_ms: 0,
-            choice: GameServerOrder::BestScore,
+            game_server_order: GameServerOrder::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocatorOfferSpec::NO_OFFERS,
+            allocator_offers: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
         },
         rating: None,
@@ -145,7 +145,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
 
 /// Rule of which only the factor matters: each entry draws whether it is frustrated.
 fn random_satisfaction(rng: &mut IndexTestRng) -> FrustratedPlayerSpec {
-    FrustratedPlayerSpec { widen_limits: rng.pick(&[1.001, 2.0, 100.0]), ..FrustratedPlayerSpec::default() }
+    FrustratedPlayerSpec { limit_widen_factor: rng.pick(&[1.001, 2.0, 100.0]), ..FrustratedPlayerSpec::default() }
 }
 
 fn random_attribute(rng: &mut IndexTestRng, index: usize) -> Attribute {
@@ -162,9 +162,9 @@ fn random_attribute(rng: &mut IndexTestRng, index: usize) -> Attribute {
         source: SourceField::AttributeMap,
         normalization_range: range.filter(|_| value_type == ValueType::Number),
         unit: "".into(),
-        party_aggregation: NumberAggregation::Mean,
+        number_aggregation: NumberAggregation::Mean,
         trust: Trust::Client,
-        wishes: true,
+        allows_wishes: true,
     }
 }
 
@@ -341,7 +341,7 @@ pub(super) fn random_session(rng: &mut IndexTestRng, distribution: ValueDistribu
         locality: random_locality(rng, distribution),
         attributes,
         region_latencies: region_latencies.into(),
-        origin: ValueOrigin::Client,
+        value_origin: ValueOrigin::Client,
         details: random_wishes(rng),
         ..Session::default()
     }
@@ -372,7 +372,7 @@ pub(super) fn random_entry(
     distribution: ValueDistribution,
 ) -> IndexEntry {
     let mut session = random_session(rng, distribution);
-    if ruleset.probing.source == LatencyEstimatePolicy::PredictedV1 {
+    if ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1 {
         session.set_published_beacon_vector(session.locality.and_then(|center| random_published_vector(rng, center)));
     }
     let range = |rng: &mut IndexTestRng| AllowedRange {

@@ -84,7 +84,7 @@ pub(super) fn end_match(
 }
 
 /// Whether a player is the reason that the ready check failed. Whether that is a fault depends on more.
-fn has_failed_ready_check(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
+fn player_failed_ready_check(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
     match end_reason {
         MatchEndReason::Declined => player.accepted == Some(false),
         MatchEndReason::NotAcceptedInTime => player.accepted != Some(true),
@@ -93,7 +93,7 @@ fn has_failed_ready_check(player: &MatchPlayer, end_reason: MatchEndReason) -> b
 }
 
 fn ticket_fate(ticket: &MatchTicket, end_reason: MatchEndReason, was_playing: bool) -> TicketFate {
-    let has_failed_player = ticket.players.iter().any(|player| has_failed_ready_check(player, end_reason));
+    let has_failed_player = ticket.players.iter().any(|player| player_failed_ready_check(player, end_reason));
     match end_reason {
         MatchEndReason::Played | MatchEndReason::TimedOut | MatchEndReason::Abandoned => {
             TicketFate::Ended(TicketEndReason::Played)
@@ -116,7 +116,9 @@ fn ticket_fate(ticket: &MatchTicket, end_reason: MatchEndReason, was_playing: bo
 /// Fate of a ticket of `current`: the tickets of a session's match never waited, so they do not wait again.
 fn without_requeue_in_session_match(current: &Match, fate: TicketFate) -> TicketFate {
     match fate {
-        TicketFate::Requeued if current.session_start.is_some() => TicketFate::Ended(TicketEndReason::EndedByServer),
+        TicketFate::Requeued if current.session_match_start_by_host.is_some() => {
+            TicketFate::Ended(TicketEndReason::EndedByServer)
+        }
         fate => fate,
     }
 }

@@ -1,7 +1,7 @@
 //! Host of a match: it is found, confirms, is heard during play, fails, or is lost.
 
 use crate::id::{AdvertisementId, TicketId, UserKey};
-use crate::lifecycle::deadline::{placing_deadline, times_out_at};
+use crate::lifecycle::deadline::{effective_placing_deadline, effective_times_out_at};
 use crate::lifecycle::event::{EventResult, MatchEffect, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::ticket_facts::TicketFacts;
@@ -31,7 +31,7 @@ pub(super) fn begin_placement_or_play(
     match assignment {
         Some(assignment) => {
             let deadline = now.plus_ms(u64::from(rules.hosting.confirm_ms));
-            name_host(rules, current, assignment, deadline, tickets, now)
+            begin_confirmation_or_play(rules, current, assignment, deadline, tickets, now)
         }
         None => {
             let deadline = now.plus_ms(u64::from(rules.hosting.allocation_timeout_ms));
@@ -59,7 +59,7 @@ fn choose_peer_host(match_tickets: &[MatchTicket], tickets: &dyn TicketFacts) ->
 }
 
 /// Names the host and waits for its confirmation until `deadline` at most. Without confirmation, play starts.
-fn name_host(
+fn begin_confirmation_or_play(
     rules: &LifecycleRules,
     current: &Match,
     assignment: Assignment,
@@ -70,7 +70,7 @@ fn name_host(
     if !rules.hosts_confirm || assignment == Assignment::Unhosted {
         return start_play(rules, current, assignment, tickets, now);
     }
-    let latest = placing_deadline(rules, deadline, tickets.outages());
+    let latest = effective_placing_deadline(rules, deadline, tickets.outages());
     let confirm_by = now.plus_ms(u64::from(rules.hosting.confirm_ms)).min(latest);
     Transition::to_stage(current, MatchStage::Confirming { assignment, confirm_by, deadline }, Vec::new())
 }
@@ -112,7 +112,7 @@ pub(super) fn apply_server_found(
     now: UnixMs,
 ) -> Transition {
     match &current.stage {
-        MatchStage::Placing { deadline } => name_host(rules, current, found, *deadline, tickets, now),
+        MatchStage::Placing { deadline } => begin_confirmation_or_play(rules, current, found, *deadline, tickets, now),
         stage if stage.assignment_since_confirming() == Some(&found) && stage.end_reason().is_none() => {
             Transition::unchanged(EventResult::AlreadyApplied)
         }
@@ -183,7 +183,7 @@ pub(super) fn apply_hosted_stage_deadline(
     tickets: &dyn TicketFacts,
     now: UnixMs,
 ) -> Transition {
-    let is_timed_out = times_out_at(&current.stage, tickets.outages()).is_some_and(|end| end <= now);
+    let is_timed_out = effective_times_out_at(&current.stage, tickets.outages()).is_some_and(|end| end <= now);
     match &current.stage {
         MatchStage::Confirming { .. } => host_not_confirmed(rules, current, tickets, now),
         MatchStage::Playing { .. } if is_timed_out => end_match(rules, current, MatchEndReason::TimedOut, now),
@@ -207,12 +207,12 @@ fn host_not_confirmed(rules: &LifecycleRules, current: &Match, tickets: &dyn Tic
             end_match(rules, current, MatchEndReason::HostLost, now)
         }
         None => end_match(rules, current, MatchEndReason::NoServer, now),
-        Some(_) if placing_deadline(rules, *deadline, tickets.outages()) <= now => {
+        Some(_) if effective_placing_deadline(rules, *deadline, tickets.outages()) <= now => {
             end_match(rules, current, MatchEndReason::NoServer, now)
         }
         Some(server) => {
             let mut updated = current.clone();
-            updated.unconfirmed_servers.push(server);
+            updated.servers_that_did_not_confirm.push(server);
             let effects = reservation_release_effect(assignment).into_iter().chain([MatchEffect::FindServer]).collect();
             Transition::to_stage(&updated, MatchStage::Placing { deadline: *deadline }, effects)
         }

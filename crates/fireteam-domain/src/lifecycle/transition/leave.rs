@@ -5,7 +5,7 @@ use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::transition::end::end_match;
 use crate::lifecycle::transition::session_match::penalizes_leavers;
-use crate::lifecycle::transition::withdraw::withdraw;
+use crate::lifecycle::transition::withdraw::end_match_for_withdrawn_tickets;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, TicketFate};
 use crate::queue::ticket::TicketEndReason;
 use crate::time::UnixMs;
@@ -39,7 +39,10 @@ pub(super) fn apply_leave(
         MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Confirming { .. } => {
             let penalized_users =
                 if is_leaving_before_play_penalized(rules, current, now) { leaving } else { Vec::new() };
-            Transition { penalized_users, ..withdraw(rules, current, &[ticket_id], TicketEndReason::Left, now) }
+            Transition {
+                penalized_users,
+                ..end_match_for_withdrawn_tickets(rules, current, &[ticket_id], TicketEndReason::Left, now)
+            }
         }
         MatchStage::Playing { .. } => leave_during_play(rules, current, (ticket_id, index), leaving, now),
     }

@@ -3,7 +3,7 @@
 
 use crate::available_time::OutageTimes;
 use crate::id::{TicketId, UserKey};
-use crate::lifecycle::deadline::reports_due_at;
+use crate::lifecycle::deadline::effective_reports_due_at;
 use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::{ENDED_MATCH_RETENTION_MS, LifecycleRules};
 use crate::lifecycle::side_reports::{
@@ -33,7 +33,7 @@ pub fn apply_side_report(
     outages: &OutageTimes,
     now: UnixMs,
 ) -> (Transition, ReportDecision) {
-    let is_late = reports_due_at(Some(rules), current, outages).is_some_and(|due_at| due_at <= now);
+    let is_late = effective_reports_due_at(Some(rules), current, outages).is_some_and(|due_at| due_at <= now);
     if current.stage.assignment_since_play_start().is_none() || current.side_reports.outcome.is_some() || is_late {
         return (Transition::unchanged(EventResult::WrongStage), ReportDecision::Wait);
     }
@@ -42,7 +42,7 @@ pub fn apply_side_report(
         let report = PlayerReport { user: *user, claim: claim.clone() };
         updated.side_reports.reports.push(report);
     }
-    let ticket_of_reporters = players(&updated).find(|(_, player)| reporters.contains(&player.user));
+    let ticket_of_reporters = players_with_tickets(&updated).find(|(_, player)| reporters.contains(&player.user));
     if let Some(ticket_id) = ticket_of_reporters.map(|(ticket, _)| ticket.ticket_id) {
         updated.side_reports.add_ticket_heard_in_play(ticket_id);
     }
@@ -63,7 +63,7 @@ pub fn apply_report_window_end(
     outages: &OutageTimes,
     now: UnixMs,
 ) -> (Transition, ReportDecision) {
-    if reports_due_at(Some(rules), current, outages).is_none_or(|due_at| now < due_at) {
+    if effective_reports_due_at(Some(rules), current, outages).is_none_or(|due_at| now < due_at) {
         return (Transition::unchanged(EventResult::TooEarly), ReportDecision::Wait);
     }
     let updated = with_heard_tickets(current, was_heard);
@@ -94,7 +94,8 @@ pub fn apply_authoritative_report(
 
 /// Players who left during play, and whose side all players who stayed and reported rank last.
 pub fn leavers_of_sides_ranked_last(match_: &Match) -> Vec<UserKey> {
-    let has_left = |user: UserKey| players(match_).any(|(_, player)| player.user == user && player.left_at.is_some());
+    let has_left =
+        |user: UserKey| players_with_tickets(match_).any(|(_, player)| player.user == user && player.left_at.is_some());
     let claims = || {
         let of_others = match_.side_reports.reports.iter().filter(|report| !has_left(report.user));
         of_others.map(|report| report.claim.ranks.as_slice())
@@ -114,7 +115,7 @@ pub fn disconnected_by_agreement(match_: &Match, ranks: &[u32]) -> Vec<UserKey> 
     };
     let is_agreed = |user: UserKey| 2 * sides.iter().filter(|(_, users)| says(users, user)).count() > sides.len();
     let mut users: Vec<UserKey> =
-        players(match_).map(|(_, player)| player.user).filter(|user| is_agreed(*user)).collect();
+        players_with_tickets(match_).map(|(_, player)| player.user).filter(|user| is_agreed(*user)).collect();
     users.sort_unstable();
     users
 }
@@ -178,12 +179,12 @@ fn decide_reports_with_quorum(match_: &Match, sides: &[SideClaims], is_window_ov
 fn claims_by_side(match_: &Match) -> Vec<SideClaims> {
     let claim_of = |user: UserKey| match_.side_reports.claim_of_user(user).map(|claim| &claim.ranks);
     let side = |(_, users): (u16, Vec<UserKey>)| {
-        let members = || players(match_).filter(|(_, player)| users.contains(&player.user));
+        let members = || players_with_tickets(match_).filter(|(_, player)| users.contains(&player.user));
         SideClaims {
             claims: users.iter().filter_map(|user| claim_of(*user).cloned()).collect(),
             may_report_more: members().any(|(_, player)| player.left_at.is_none() && claim_of(player.user).is_none()),
             made_contact_in_play: members().any(|(ticket, player)| {
-                let has_left_queue_match = player.left_at.is_some() && match_.session_start.is_none();
+                let has_left_queue_match = player.left_at.is_some() && match_.session_match_start_by_host.is_none();
                 has_left_queue_match || match_.side_reports.heard_tickets.contains(&ticket.ticket_id)
             }),
         }
@@ -191,7 +192,7 @@ fn claims_by_side(match_: &Match) -> Vec<SideClaims> {
     match_.sides().into_iter().map(side).collect()
 }
 
-fn players(match_: &Match) -> impl Iterator<Item = (&MatchTicket, &MatchPlayer)> {
+fn players_with_tickets(match_: &Match) -> impl Iterator<Item = (&MatchTicket, &MatchPlayer)> {
     match_.tickets.iter().flat_map(|ticket| ticket.players.iter().map(move |player| (ticket, player)))
 }
 
@@ -205,5 +206,5 @@ fn with_heard_tickets(current: &Match, was_heard: TicketWasHeardFn<'_>) -> Match
 
 fn is_peer_host_among(match_: &Match, users: &[UserKey]) -> bool {
     let Some(Assignment::PeerHost { host }) = match_.stage.assignment_since_play_start() else { return false };
-    players(match_).any(|(_, player)| player.client == *host && users.contains(&player.user))
+    players_with_tickets(match_).any(|(_, player)| player.client == *host && users.contains(&player.user))
 }

@@ -27,9 +27,9 @@ pub struct NewMatchStartedByHost {
     pub tickets: Vec<MatchTicket>,
     /// Host of the session.
     pub assignment: Assignment,
-    /// See [`Match::session_start`].
+    /// See [`Match::session_match_start_by_host`].
     pub session_start: SessionMatchStartByHost,
-    /// See [`Match::chosen`].
+    /// See [`Match::chosen_values`].
     pub chosen: Box<[ChosenValue]>,
 }
 
@@ -55,20 +55,20 @@ pub fn begin_match_started_by_host(rules: &LifecycleRules, new_match: NewMatchSt
         quality: 0.0,
         region: None,
         backfilled_session: None,
-        chosen,
+        chosen_values: chosen,
         bots_by_team: Box::default(),
         worst_pair: None,
-        session_start: Some(session_start),
-        unconfirmed_servers: Vec::new(),
+        session_match_start_by_host: Some(session_start),
+        servers_that_did_not_confirm: Vec::new(),
         side_reports: SideReports::default(),
-        erased_skills: Vec::new(),
+        kept_skills_of_erased_users: Vec::new(),
     }
 }
 
 /// Whether the reports of `sides` may be a result. In a match of a session, more than half of the players must have been heard
 /// since play began, and a member of each side that did not report.
 pub(super) fn is_report_quorum_heard(match_: &Match, sides: &[SideClaims]) -> bool {
-    if match_.session_start.is_none() {
+    if match_.session_match_start_by_host.is_none() {
         return true;
     }
     let is_heard = |ticket: &&MatchTicket| match_.side_reports.heard_tickets.contains(&ticket.ticket_id);
@@ -82,5 +82,5 @@ pub(super) fn is_report_quorum_heard(match_: &Match, sides: &[SideClaims]) -> bo
 
 /// Whether the players of a match may be penalized for leaving it: they have accepted it in a ready check.
 pub(super) fn penalizes_leavers(rules: &LifecycleRules, match_: &Match) -> bool {
-    rules.ready_check_ms.is_some() && match_.session_start.is_none()
+    rules.ready_check_ms.is_some() && match_.session_match_start_by_host.is_none()
 }

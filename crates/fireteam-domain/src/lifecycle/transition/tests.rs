@@ -35,9 +35,9 @@ fn lifecycle_rules(ready_check_ms: Option<u32>, mode: HostingMode) -> LifecycleR
         confirm_ms: CONFIRM_MS as u32,
         host_loss_ms: HOST_LOSS_MS as u32,
         report_window_ms: REPORT_WINDOW_MS as u32,
-        choice: GameServerOrder::BestScore,
+        game_server_order: GameServerOrder::BestScore,
         max_round_trip_ms: None,
-        allocation: AllocatorOfferSpec::NO_OFFERS,
+        allocator_offers: AllocatorOfferSpec::NO_OFFERS,
         host_data: PlayerDataForHost::default(),
     };
     LifecycleRules { ready_check_ms, hosting, hosts_confirm: true, past_match_retention_ms: 0 }
@@ -81,7 +81,7 @@ fn new_match(tickets: Vec<MatchTicket>) -> NewMatch {
         quality: 0.0,
         region: None,
         backfilled_session: None,
-        chosen: Box::default(),
+        chosen_values: Box::default(),
         bots_by_team: Box::default(),
         worst_pair: None,
     }

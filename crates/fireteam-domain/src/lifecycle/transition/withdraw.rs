@@ -23,7 +23,7 @@ pub(super) fn apply_withdrawal(
     if !current.stage.is_before_play() {
         return Transition::unchanged(EventResult::WrongStage);
     }
-    withdraw(rules, current, &[ticket_id], reason, now)
+    end_match_for_withdrawn_tickets(rules, current, &[ticket_id], reason, now)
 }
 
 /// Withdraws the tickets that were silent for longer than their TTL; `None` if there are none.
@@ -35,11 +35,12 @@ pub(super) fn end_match_if_tickets_expired(
 ) -> Option<Transition> {
     let ids = current.tickets.iter().map(|ticket| ticket.ticket_id);
     let expired: Vec<TicketId> = ids.filter(|id| tickets.has_expired(*id)).collect();
-    (!expired.is_empty()).then(|| withdraw(rules, current, &expired, TicketEndReason::Expired, now))
+    (!expired.is_empty())
+        .then(|| end_match_for_withdrawn_tickets(rules, current, &expired, TicketEndReason::Expired, now))
 }
 
 /// Ends the match before play: `withdrawn` tickets end for `reason`, and the others wait again.
-pub(super) fn withdraw(
+pub(super) fn end_match_for_withdrawn_tickets(
     rules: &LifecycleRules,
     current: &Match,
     withdrawn: &[TicketId],

@@ -9,7 +9,7 @@ impl AlternatingForest {
     ///
     /// Each change of a label schedules the events that follow from it. An event that no longer holds was scheduled
     /// again with its new value and is skipped here.
-    pub(in crate::matching) fn find_maximum_matching(&mut self) {
+    pub(in crate::matching) fn find_maximum_weight_matching(&mut self) {
         let all_nodes: Vec<usize> = (0..self.node_count).collect();
         self.schedule_tight_edges(&all_nodes);
         while let Some(Reverse((elapsed, event))) = self.event_queue.pop() {

@@ -8,14 +8,14 @@ use crate::ruleset::teams::TeamsSpec;
 use crate::team::{self, TeamParty};
 
 /// A role does not depend on ratings; a party has one for each player.
-const NO_RATINGS: [f64; PLAYERS_PER_SESSION_MAX] = [0.0; PLAYERS_PER_SESSION_MAX];
+const ZERO_RATINGS: [f64; PLAYERS_PER_SESSION_MAX] = [0.0; PLAYERS_PER_SESSION_MAX];
 
 /// Roles of the players in a session.
 #[derive(Debug)]
 pub(super) struct SeatedRoles {
     all_roles: Box<[u16]>,
     /// Roles that each seated player may play, by team; empty if unknown.
-    seated: Vec<Vec<Box<[u16]>>>,
+    player_roles_by_team: Vec<Vec<Box<[u16]>>>,
 }
 
 impl SeatedRoles {
@@ -29,7 +29,7 @@ impl SeatedRoles {
             let known = |index: usize| party.roles.get(index).cloned().unwrap_or_default();
             seated[usize::from(team)].extend((0..usize::from(party.player_count)).map(known));
         }
-        Some(Self { all_roles: team::role_indexes_offered_by_party(spec, None).into(), seated })
+        Some(Self { all_roles: team::role_indexes_offered_by_party(spec, None).into(), player_roles_by_team: seated })
     }
 
     /// Sum of the positions of a ticket's roles in its players' lists, if it joins `guests` in `team`, which has `room` for it.
@@ -67,9 +67,9 @@ impl SeatedRoles {
 
     /// The players seated in a team, as one party.
     fn seated_players_as_party(&self, team: u16) -> TeamParty<'_> {
-        let seated = &self.seated[usize::from(team)];
+        let seated = &self.player_roles_by_team[usize::from(team)];
         TeamParty {
-            ratings: &NO_RATINGS[..seated.len().min(PLAYERS_PER_SESSION_MAX)],
+            ratings: &ZERO_RATINGS[..seated.len().min(PLAYERS_PER_SESSION_MAX)],
             offered_roles: &self.all_roles,
             wanted_roles: seated,
         }

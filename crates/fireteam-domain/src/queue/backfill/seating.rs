@@ -35,7 +35,7 @@ pub(super) struct Seating {
 
 #[derive(Clone, Debug, Default)]
 struct SeatedTeam {
-    size: u16,
+    capacity: u16,
     open_seats: u16,
     rating_sum: f64,
     users: Vec<UserKey>,
@@ -67,7 +67,7 @@ impl RatingMean {
 impl Seating {
     /// Seats `parties`, and returns the team of each. `None` if the teams of the ruleset have no room for them.
     pub(super) fn new(spec: &TeamsSpec, parties: &[SeatedParty], seats: SeatingInput) -> Option<(Self, Vec<u16>)> {
-        let team = |&size: &u16| SeatedTeam { size, open_seats: size, ..SeatedTeam::default() };
+        let team = |&size: &u16| SeatedTeam { capacity: size, open_seats: size, ..SeatedTeam::default() };
         let mut seating = Self {
             teams: spec.team_sizes.iter().map(team).collect(),
             open_seats: seats.open,
@@ -177,11 +177,11 @@ impl Seating {
     /// Strength of each team, if `players` with this sum of ratings join `team`.
     fn strengths_with(&self, joined: u16, rating_sum: f64, players: u16) -> Vec<f64> {
         let mean = (self.teams.iter().map(|team| team.rating_sum).sum::<f64>() + rating_sum)
-            / f64::from(self.teams.iter().map(|team| team.size - team.open_seats).sum::<u16>() + players).max(1.0);
+            / f64::from(self.teams.iter().map(|team| team.capacity - team.open_seats).sum::<u16>() + players).max(1.0);
         let strength = |(team, index): (&SeatedTeam, u16)| {
             let (added, seats) = if index == joined { (rating_sum, players) } else { (0.0, 0) };
             let sum = team.rating_sum + added + mean * f64::from(team.open_seats - seats);
-            if self.equal_sizes { sum } else { sum / f64::from(team.size) }
+            if self.equal_sizes { sum } else { sum / f64::from(team.capacity) }
         };
         self.teams.iter().zip(0_u16..).map(strength).collect()
     }
@@ -222,7 +222,7 @@ fn split_as_new_match(spec: &TeamsSpec, parties: &[SeatedParty]) -> Option<Vec<u
     // The players stay together as they are: roles are considered for guests only.
     let without_roles = TeamsSpec {
         roles: Box::default(),
-        exact_up_to_size: spec.exact_up_to_size.min(EXACT_SPLIT_TEAM_SIZE_MAX),
+        exact_up_to_team_size: spec.exact_up_to_team_size.min(EXACT_SPLIT_TEAM_SIZE_MAX),
         ..spec.clone()
     };
     let split = team::split_into_teams(&without_roles, &all, &|_, _| false)?;

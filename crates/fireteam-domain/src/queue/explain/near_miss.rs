@@ -1,7 +1,7 @@
 //! Near misses: all rules that refuse a pair of tickets, with measured values and limits.
 
-use crate::filter::{Refusal, admit_queue_parties_by_one_filter, measure_for_limit, refusals_by_wishes};
-use crate::latency::round_trip_estimate::{ExplainedEstimate, explain_round_trip};
+use crate::filter::{Refusal, admit_queue_parties_by_one_filter, measure_for_queue_limit, refusals_by_wishes};
+use crate::latency::round_trip_estimate::{ExplainedEstimate, explain_estimate};
 use crate::queue::avoidance::have_common_user;
 use crate::queue::explain::explanation::{MeasuredAndLimit, NearMissTicket};
 use crate::queue::pass_state::PassState;
@@ -50,11 +50,11 @@ pub(super) fn failed_rules_between(pass_state: &PassState<'_>, one: u32, other: 
 /// Estimated round trip between two tickets with its terms, if the ruleset predicts round trips.
 fn round_trip_between(pass_state: &PassState<'_>, one: u32, other: u32) -> Option<ExplainedEstimate> {
     let ruleset = pass_state.input.ruleset;
-    if ruleset.probing.source != LatencyEstimatePolicy::PredictedV1 {
+    if ruleset.probing.latency_estimate_policy != LatencyEstimatePolicy::PredictedV1 {
         return None;
     }
     let end = |row: u32| pass_state.tickets[row as usize].waiting_session.session.as_estimate_end();
-    explain_round_trip(&ruleset.latency_model, end(one), end(other))
+    explain_estimate(&ruleset.latency_model, end(one), end(other))
 }
 
 fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<MeasuredAndLimit>)> {
@@ -151,7 +151,7 @@ fn within_filter_value_and_limit(
     let HardRule::Within { measure, expansion, .. } = ruleset.hard_filters[filter_index].rule else { return None };
     let (ours, theirs) =
         (&pass_state.tickets[one as usize].waiting_session, &pass_state.tickets[other as usize].waiting_session);
-    let measured = measure_for_limit(ruleset, measure, &ours.session, &theirs.session)?;
+    let measured = measure_for_queue_limit(ruleset, measure, &ours.session, &theirs.session)?;
     let expansion = &ruleset.expansions[expansion];
     Some(MeasuredAndLimit { measured, limit: ours.limit_of(expansion).min(theirs.limit_of(expansion)) })
 }

@@ -109,7 +109,7 @@ impl<'t> SingleRelaxationSearch<'t> {
             waiting_list,
             progress,
             rng: &mut rng,
-            evaluated: None,
+            queue_before_newcomers: None,
             matches_left: 1,
             matches: Vec::new(),
         };

@@ -23,7 +23,7 @@ pub(super) struct AvoidanceTable {
     /// Start of the latest match with each of `met_rows`, as opponents and as teammates.
     last_started_at: Vec<[Option<UnixMs>; 2]>,
     /// Start of each row in `met_rows`, and the end of the last one.
-    starts: Vec<u32>,
+    met_row_offsets: Vec<u32>,
 }
 
 impl AvoidanceTable {
@@ -50,7 +50,7 @@ impl AvoidanceTable {
         // Rows met by one row, with the start as opponents or as teammates.
         let mut met: Vec<(u32, [Option<UnixMs>; 2])> = Vec::new();
         for (row, ticket) in (0..).zip(tickets) {
-            self.starts.push(self.met_rows.len() as u32);
+            self.met_row_offsets.push(self.met_rows.len() as u32);
             for meetings in ticket.users.iter().filter_map(|&user| input.past_matches.meetings_of_user(user)) {
                 for meeting in meetings.iter() {
                     let started_at = Some(meeting.started_at());
@@ -67,7 +67,7 @@ impl AvoidanceTable {
             }
             met.clear();
         }
-        self.starts.push(self.met_rows.len() as u32);
+        self.met_row_offsets.push(self.met_rows.len() as u32);
     }
 
     /// Reasons for which two rows with these tickets avoid each other; `None` if there are none.
@@ -81,7 +81,7 @@ impl AvoidanceTable {
         if !blocked && last_started_at.is_none() {
             return None;
         }
-        Some(AvoidanceReasons { blocked, last_started_at: last_started_at.unwrap_or_default() })
+        Some(AvoidanceReasons { blocked, last_started_at_by_same_team: last_started_at.unwrap_or_default() })
     }
 
     /// Whether no two rows avoid each other.
@@ -93,7 +93,8 @@ impl AvoidanceTable {
         if self.met_rows.is_empty() {
             return None;
         }
-        let (start, end) = (self.starts[one as usize] as usize, self.starts[one as usize + 1] as usize);
+        let (start, end) =
+            (self.met_row_offsets[one as usize] as usize, self.met_row_offsets[one as usize + 1] as usize);
         let index = self.met_rows[start..end].binary_search(&other).ok()?;
         Some(self.last_started_at[start + index])
     }
@@ -185,7 +186,7 @@ mod tests {
                         let actual = table.reasons((one, ours), (other, theirs)).unwrap_or_default();
                         assert_eq!(actual, expected, "seed {seed}, rows {one} and {other}");
                         is_empty &= expected == AvoidanceReasons::default();
-                        met += u32::from(expected.last_started_at != [None, None]);
+                        met += u32::from(expected.last_started_at_by_same_team != [None, None]);
                         blocked += u32::from(expected.blocked);
                     }
                 }

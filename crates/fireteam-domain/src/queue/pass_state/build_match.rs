@@ -83,9 +83,14 @@ impl<'a> PassState<'a> {
             Vec::new()
         };
         let past_matches = self.input.past_matches;
-        let promised = session.map_or(&[][..], |open| &open.promised);
-        let choice =
-            ValueChoiceContext { seed, users: &users, played: &past_matches.played, promised, now: self.input.now };
+        let promised = session.map_or(&[][..], |open| &open.promised_values);
+        let choice = ValueChoiceContext {
+            seed,
+            users: &users,
+            played: &past_matches.played_values,
+            promised,
+            now: self.input.now,
+        };
         choose_values(self.input.ruleset, sessions, choice)
     }
 
@@ -243,11 +248,13 @@ impl<'a> PassState<'a> {
         progress: &mut PassProgress,
     ) {
         let (queue, now) = (self.input.queue, self.input.now);
-        if let Some(rule) = queue.wait_bonus.as_ref().filter(|it| quality.shortfall.is_finite() && it.per_minute > 0.0)
+        if let Some(rule) =
+            queue.wait_bonus.as_ref().filter(|it| quality.shortfall.is_finite() && it.per_combined_minute > 0.0)
         {
             let waited_minutes: f64 =
                 rows.iter().map(|&row| self.tickets[row as usize].waiting_session.waited_ms as f64 / 60_000.0).sum();
-            let wanted_minutes = quality.shortfall / rule.per_minute + (rule.free_minutes - waited_minutes).max(0.0);
+            let wanted_minutes =
+                quality.shortfall / rule.per_combined_minute + (rule.free_combined_minutes - waited_minutes).max(0.0);
             // All tickets wait at the same time. One extra millisecond, because the comparison may be strict.
             let ms = (wanted_minutes / rows.len() as f64 * 60_000.0).ceil() + 1.0;
             progress.record_next_change_at(now.plus_ms(ms as u64));

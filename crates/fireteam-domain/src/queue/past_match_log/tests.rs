@@ -49,13 +49,13 @@ fn playing_match(number: u64, users: &[(u64, u16)], started_at: UnixMs) -> Match
         quality: 0.0,
         region: None,
         backfilled_session: None,
-        chosen: chosen_for(number),
+        chosen_values: chosen_for(number),
         bots_by_team: Box::default(),
         worst_pair: None,
-        session_start: None,
-        unconfirmed_servers: Vec::new(),
+        session_match_start_by_host: None,
+        servers_that_did_not_confirm: Vec::new(),
         side_reports: SideReports::default(),
-        erased_skills: Vec::new(),
+        kept_skills_of_erased_users: Vec::new(),
     }
 }
 
@@ -174,7 +174,7 @@ fn plays_of(stored: &[Match], users: impl Iterator<Item = UserKey>) -> PlayedVal
     let started = stored.iter().filter_map(|current| Some((current, current.stage.started_at()?)));
     let plays = started.flat_map(|(current, started_at)| {
         let players = current.tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user);
-        players.flat_map(move |user| current.chosen.iter().map(move |value| (user, value.clone(), started_at)))
+        players.flat_map(move |user| current.chosen_values.iter().map(move |value| (user, value.clone(), started_at)))
     });
     PlayedValues::from_plays_keeping_latest(plays.filter(|(user, ..)| users.contains(user)))
 }

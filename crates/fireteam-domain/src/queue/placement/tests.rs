@@ -18,7 +18,7 @@ fn server_session(round_trips: &[(&str, f32)]) -> Session {
 /// Party with the round trips of `session`, without a place.
 fn end_of(session: &Session) -> EstimateEnd<'_> {
     let endpoint = LatencyEndpoint { locality: None, region_latencies: &session.region_latencies };
-    EstimateEnd { endpoint, prediction: None }
+    EstimateEnd { locality_and_region_latencies: endpoint, prediction_end: None }
 }
 
 fn server_id(n: u8) -> AdvertisementId {
@@ -26,7 +26,7 @@ fn server_id(n: u8) -> AdvertisementId {
 }
 
 fn candidate(n: u8, session: &Session, open_seats: u16, score: f64) -> ServerCandidate<'_> {
-    ServerCandidate { id: server_id(n), session, open_seats, prediction: None, score, is_silent: false }
+    ServerCandidate { id: server_id(n), session, open_seats, prediction_end: None, score, is_heartbeat_overdue: false }
 }
 
 fn rank(
@@ -77,7 +77,9 @@ fn placement_follows_the_choice_of_the_ruleset() {
     let (near, far) = (server_session(&[("eu", 5.0)]), server_session(&[("eu", 80.0)]));
     let party = server_session(&[("eu", 2.0)]);
     let all = [candidate(1, &far, 4, 0.0), candidate(2, &near, 8, 2.0), candidate(3, &far, 6, 1.0)];
-    let by = |choice| rank(|hosting: &mut HostingSpec| hosting.choice = choice, Some("eu"), &party, &all).unwrap();
+    let by = |choice| {
+        rank(|hosting: &mut HostingSpec| hosting.game_server_order = choice, Some("eu"), &party, &all).unwrap()
+    };
     assert_eq!(by(GameServerOrder::BestScore), [1, 3, 2]);
     assert_eq!(by(GameServerOrder::Closest)[0], 2);
     assert_eq!(by(GameServerOrder::Emptiest), [2, 3, 1]);
@@ -105,7 +107,7 @@ fn placement_spreads_matches_over_equal_servers() {
 #[test]
 fn placement_tries_silent_servers_last() {
     let near = server_session(&[("eu", 5.0)]);
-    let silent = ServerCandidate { is_silent: true, ..candidate(1, &near, 9, 0.0) };
+    let silent = ServerCandidate { is_heartbeat_overdue: true, ..candidate(1, &near, 9, 0.0) };
     let party = server_session(&[("eu", 20.0)]);
     let all = [silent, candidate(2, &near, 9, 1.0), candidate(3, &near, 9, 2.0)];
     assert_eq!(rank(|_| {}, None, &party, &all), Ok(vec![2, 3, 1]));
@@ -118,7 +120,7 @@ fn closest_server_is_by_its_own_region_where_round_trips_are_predicted() {
     let (eu, us) = (server_session(&[("eu", 5.0), ("us", 90.0)]), server_session(&[("eu", 70.0), ("us", 8.0)]));
     let party = server_session(&[("eu", 60.0), ("us", 80.0)]);
     let mut ruleset = QueueFixture::one_vs_one().ruleset;
-    ruleset.hosting.choice = GameServerOrder::Closest;
+    ruleset.hosting.game_server_order = GameServerOrder::Closest;
     let choose = |ruleset: &Ruleset, party: &Session| {
         let parties = [end_of(party)];
         let to_place = MatchToPlace { id: MATCH, region: None, parties: &parties, unconfirmed_servers: &[] };
@@ -128,7 +130,7 @@ fn closest_server_is_by_its_own_region_where_round_trips_are_predicted() {
     assert_eq!(choose(&ruleset, &party), Ok(server_id(2)), "60 ms by the common region eu, 70 ms to the other");
     let farther = server_session(&[("eu", 95.0), ("us", 85.0)]);
     assert_eq!(choose(&ruleset, &farther), Ok(server_id(1)), "85 ms by us, 90 ms to the other");
-    ruleset.probing.source = LatencyEstimatePolicy::PredictedV1;
+    ruleset.probing.latency_estimate_policy = LatencyEstimatePolicy::PredictedV1;
     assert_eq!(choose(&ruleset, &party), Ok(server_id(2)), "60 ms to eu, 80 ms to us");
     let no_eu = server_session(&[("us", 88.0)]);
     assert_eq!(choose(&ruleset, &no_eu), Ok(server_id(1)), "88 ms to us; 90 ms to eu by the common region");

@@ -9,7 +9,7 @@ pub struct PartyQualityInput<'a> {
     /// Input of soft filters.
     pub session: SessionView<'a>,
     /// Ratings of its players; ratings that are not finite are 0.
-    pub finite_ratings: &'a [f64],
+    pub matching_ratings: &'a [f64],
     /// Ratings of its players with deviations.
     pub player_ratings: &'a [PlayerRating],
     /// Leaderboard position, if known.

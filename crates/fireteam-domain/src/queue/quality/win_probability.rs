@@ -52,11 +52,11 @@ mod tests {
             locality: None,
             region_latencies: &[],
             wishes: &[],
-            prediction: None,
+            prediction_end: None,
         };
         let input_of = |(index, &(team, _, _)): (usize, &(u16, f64, f64))| PartyQualityInput {
             session,
-            finite_ratings: &[],
+            matching_ratings: &[],
             player_ratings: &player_ratings[index],
             leaderboard_position: None,
             waited_ms: 0,

@@ -11,7 +11,7 @@ use crate::ruleset::queue::SelectionOrder;
 pub(super) struct ChangedTickets<'p> {
     pool: &'p [u32],
     /// Positions in the pool.
-    changed: BTreeSet<usize>,
+    changed_positions: BTreeSet<usize>,
 }
 
 impl<'p> ChangedTickets<'p> {
@@ -22,12 +22,12 @@ impl<'p> ChangedTickets<'p> {
             refusal.is_none_or(|refusal| refusal == Refusal::NoCandidates)
         };
         let positions = pool.iter().enumerate().filter(|(_, row)| has_changed(**row)).map(|(position, _)| position);
-        Self { pool, changed: positions.collect() }
+        Self { pool, changed_positions: positions.collect() }
     }
 
     /// Records that tickets were matched: windows that examined them have room for others.
     pub(super) fn record_matched(&mut self, rows: impl Iterator<Item = u32>) {
-        self.changed.extend(rows.filter_map(|row| self.pool.binary_search(&row).ok()));
+        self.changed_positions.extend(rows.filter_map(|row| self.pool.binary_search(&row).ok()));
     }
 
     /// Whether a window for `row` may examine a changed ticket. `true` if it is not known.
@@ -38,13 +38,15 @@ impl<'p> ChangedTickets<'p> {
         match selection.start_with {
             // One window, from `row` down to the first ticket out of reach, which is the rule that is named. It examines the nearest
             // changed ticket if it reaches the one above.
-            SelectionOrder::HighestRated => self.changed.range(lowest..=position).next_back().is_some_and(|&changed| {
-                changed == position || pass_state.refusal_of_all_beyond(row, self.pool[changed + 1]).is_none()
-            }),
+            SelectionOrder::HighestRated => {
+                self.changed_positions.range(lowest..=position).next_back().is_some_and(|&changed| {
+                    changed == position || pass_state.refusal_of_all_beyond(row, self.pool[changed + 1]).is_none()
+                })
+            }
             // Windows that contain `row`: they start at most a match above it.
             SelectionOrder::LongestWaiting => {
                 let highest = position + usize::from(pass_state.input.teams.players_per_match());
-                self.changed.range(lowest..=highest).next().is_some()
+                self.changed_positions.range(lowest..=highest).next().is_some()
             }
         }
     }

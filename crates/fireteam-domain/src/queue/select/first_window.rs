@@ -9,7 +9,8 @@ use crate::ruleset::queue::SelectionOrder;
 
 impl<'a> Selector<'_, 'a> {
     pub(super) fn select_first_windows(&mut self, pool: &[u32]) {
-        let mut changed = self.evaluated.map(|evaluated| ChangedTickets::new(pool, self.pass_state, evaluated));
+        let mut changed =
+            self.queue_before_newcomers.map(|evaluated| ChangedTickets::new(pool, self.pass_state, evaluated));
         let start_with = self.pass_state.input.queue.selection.start_with;
         self.match_each_in_turn(pool, |selector, row| {
             if changed.as_ref().is_some_and(|changed| !changed.may_be_in_window_of(row, selector.pass_state)) {

@@ -16,7 +16,7 @@ use crate::queue::waiting_list::NearestIter;
 use crate::ruleset::queue::QualitySpec;
 
 /// Candidates per ticket, if there are many tickets.
-const NEIGHBORS_PER_TICKET: usize = 8;
+const NEIGHBORS_PER_TICKET_MIN: usize = 8;
 
 /// Total number of candidate pairs. With few tickets, each may list more candidates.
 const NEIGHBOR_PAIRS_TOTAL: usize = 8_000;
@@ -100,7 +100,7 @@ impl<'a> Selector<'_, 'a> {
 
     fn build_neighbor_lists(&mut self, pool: &[u32]) -> WeightedCandidateLists {
         let most = (NEIGHBOR_PAIRS_TOTAL / pool.len().max(1))
-            .clamp(NEIGHBORS_PER_TICKET, pool.len().max(NEIGHBORS_PER_TICKET));
+            .clamp(NEIGHBORS_PER_TICKET_MIN, pool.len().max(NEIGHBORS_PER_TICKET_MIN));
         let by_score = matches!(self.pass_state.input.queue.quality, QualitySpec::SoftScore { .. });
         let mut lists: Vec<Vec<(u32, f64)>> = if by_score && pool.len() > ALL_PAIRS_POOL_MAX {
             self.neighbors_by_kd_tree(pool, most)
@@ -125,8 +125,8 @@ impl<'a> Selector<'_, 'a> {
             }
             let unpaired_rows: Vec<u32> = unpaired.iter().map(|&position| pool[position as usize]).collect();
             let neighbor_lists = WeightedCandidateLists::from_lists(
-                &mut self.neighbors_by_kd_tree(&unpaired_rows, NEIGHBORS_PER_TICKET),
-                NEIGHBORS_PER_TICKET,
+                &mut self.neighbors_by_kd_tree(&unpaired_rows, NEIGHBORS_PER_TICKET_MIN),
+                NEIGHBORS_PER_TICKET_MIN,
             );
             let found = greedy_pairing(unpaired.len(), &neighbor_lists);
             if found.iter().all(Option::is_none) {

@@ -7,7 +7,7 @@
 use crate::measure::Measure;
 use crate::queue::pass_state::PassState;
 use crate::ruleset::{SoftFilter, SoftFilterObjective};
-use crate::score::term_of_distance;
+use crate::score::term_of_normalized_distance;
 
 /// Maximum number of tickets in a leaf.
 const LEAF_TICKETS_MAX: usize = 12;
@@ -60,7 +60,7 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
         let session = |row: u32| &pass_state.tickets[row as usize].waiting_session.session;
         let all_located = pool.iter().all(|&row| session(row).locality.is_some());
         let by_distance_only =
-            pool.iter().all(|&row| session(row).region_latencies.is_empty() && session(row).prediction.is_none());
+            pool.iter().all(|&row| session(row).region_latencies.is_empty() && session(row).prediction_end.is_none());
         let (mut axis_count, mut filter_terms, mut axis_weights) = (0, Vec::new(), Vec::new());
         let mut location_axis = None;
         for soft in &ruleset.soft_filters {
@@ -223,7 +223,7 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
                     soft.normalize(self.pass_state.input.ruleset.latency_model.round_trip_ms(chord(axis)))
                 }
             };
-            sum += term_of_distance(soft, Some(distance));
+            sum += term_of_normalized_distance(soft, Some(distance));
             // Terms are never negative.
             if max_score < sum {
                 return None;

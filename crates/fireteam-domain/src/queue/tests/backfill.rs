@@ -43,8 +43,8 @@ fn session_of(fixture: &QueueFixture, parties: &[(Option<u16>, &[f64])], open_se
     let session = Session {
         silo: SiloId(1),
         party_sizes: parties.iter().map(|party| party.player_count as u8).collect(),
-        join_seats: open_seats,
-        origin: ValueOrigin::GameServer,
+        offered_seats: open_seats,
+        value_origin: ValueOrigin::GameServer,
         ..Session::default()
     };
     let advertisement = Advertisement {
@@ -61,7 +61,7 @@ fn session_of(fixture: &QueueFixture, parties: &[(Option<u16>, &[f64])], open_se
         probe: None,
     };
     OpenSession {
-        promised: Box::default(),
+        promised_values: Box::default(),
         blocked_users: Vec::new(),
         attribute_values: AttributeValues::from_session_without_standings(&fixture.ruleset, &advertisement.session),
         advertisement: advertisement.into(),
@@ -125,7 +125,7 @@ fn backfill_follows_predictions() {
     fixture.tickets.remove(0);
     fixture.leaderboard_positions.pop();
     let report = fixture.run_pass().report;
-    assert_eq!((report.proposed_count, report.next_change_at), (0, Some(NOW.plus_ms(5_000))));
+    assert_eq!((report.proposed_ticket_count, report.next_change_at), (0, Some(NOW.plus_ms(5_000))));
     let refusal = Refusal::HardFilter { filter_index: 0, side: RefusingSide::Searcher };
     assert_eq!(report.unmatched[0].refusal, refusal);
     fixture.vectors.clear();
@@ -208,7 +208,7 @@ fn backfill_judges_a_session_as_if_it_were_full() {
 #[test]
 fn backfill_compares_windows_with_each_party() {
     let mut fixture = filling(&[2, 2], QualitySpec::Any);
-    fixture.queue_mut().window = Some(RatingWindow { start: 5, max: Some(5), ..UNIT_WINDOW });
+    fixture.queue_mut().window = Some(RatingWindow { initial_half_width: 5, max_half_width: Some(5), ..UNIT_WINDOW });
     fixture.add_ticket(&[20.0], 9);
     fixture.open_sessions = vec![session_of(&fixture, &[(Some(0), &[10.0]), (Some(1), &[30.0])], 2)];
     assert_eq!((guests_of(&fixture), first_refusal(&fixture)), (vec![], Refusal::RatingWindow));

@@ -105,7 +105,7 @@ fn least_recently_played_value_is_chosen() {
             let user = fixture.tickets[player].session.players[0].user;
             (user, ChosenValue { attribute: "maps".into(), value: map.into() }, UnixMs(fixture.now.0 - ago_ms))
         };
-        fixture.past_matches.played = PlayedValues::from_plays_keeping_latest(plays.iter().map(play));
+        fixture.past_matches.played_values = PlayedValues::from_plays_keeping_latest(plays.iter().map(play));
         chosen(&fixture.run_pass()).join(" ")
     };
     assert_eq!(choose_after(&[]), "atlas");

@@ -17,7 +17,8 @@ fn explanation_of(fixture: &QueueFixture, number: u64) -> Explanation {
 #[test]
 fn explain_reports_the_window_margin() {
     let mut fixture = QueueFixture::one_vs_one();
-    fixture.queue_mut().window = Some(RatingWindow { start: 2, clock: WindowClock::Ticket, ..UNIT_WINDOW });
+    fixture.queue_mut().window =
+        Some(RatingWindow { initial_half_width: 2, clock: WindowClock::Ticket, ..UNIT_WINDOW });
     fixture.add_ticket(&[10.0], 1_000);
     fixture.add_ticket(&[14.0], 2_000);
     let explanation = explanation_of(&fixture, 0);
@@ -42,9 +43,13 @@ fn explain_reports_the_window_margin() {
 #[test]
 fn explain_reports_the_satisfaction_adjustment() {
     let mut fixture = QueueFixture::one_vs_one();
-    fixture.queue_mut().window = Some(RatingWindow { start: 2, step: 0, max: Some(2), ..UNIT_WINDOW });
-    fixture.queue_mut().satisfaction =
-        Some(FrustratedPlayerSpec { widen: 2.0, shift_down: 3.0, ..FrustratedPlayerSpec::default() });
+    fixture.queue_mut().window =
+        Some(RatingWindow { initial_half_width: 2, step: 0, max_half_width: Some(2), ..UNIT_WINDOW });
+    fixture.queue_mut().frustrated_player_window = Some(FrustratedPlayerSpec {
+        window_widen_factor: 2.0,
+        window_shift_down_points: 3.0,
+        ..FrustratedPlayerSpec::default()
+    });
     fixture.add_ticket(&[6.0], 0);
     // The second ticket is frustrated: its window covers four buckets to either side of 7.
     fixture.add_ticket(&[10.0], 0);
@@ -91,7 +96,7 @@ fn explain_reports_the_limit_margin() {
 fn explain_reports_the_quality_margin() {
     let mut fixture = QueueFixture::one_vs_one();
     fixture.queue_mut().quality = GAUSS_QUALITY;
-    fixture.queue_mut().wait_bonus = Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 });
+    fixture.queue_mut().wait_bonus = Some(WaitBonus { per_combined_minute: 0.1, free_combined_minutes: 1.0 });
     for position in [100.0, 121.0] {
         fixture.add_ticket(&[position], 20_000);
         *fixture.leaderboard_positions.last_mut().unwrap() = Some(position);

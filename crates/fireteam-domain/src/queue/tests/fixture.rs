@@ -163,30 +163,30 @@ pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: Uni
             silo: SiloId(1),
             party_sizes: vec![ratings.len() as u8],
             players: ratings.iter().enumerate().map(player).collect(),
-            origin: ValueOrigin::GameServer,
+            value_origin: ValueOrigin::GameServer,
             ..Session::default()
         },
         player_ratings: ratings.iter().map(|&rating| PlayerRating { rating, deviation: 1.0 }).collect(),
-        own_round_trips_ms: None,
+        exact_round_trips_ms: None,
         blocked_users: Vec::new(),
         rating_digest_key: None,
-        exclusive: false,
-        self_answering: Vec::new(),
+        excludes_other_tickets: false,
+        self_answering_users: Vec::new(),
     }
 }
 
 /// Teiserver's window (S0-13 to S0-16).
 pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
-    bucket_bounds: None,
+    bucket_boundaries: None,
     bucket_width: 1.0,
     rounding: BucketRounding::Round,
-    start: 0,
+    initial_half_width: 0,
     step: 1,
     step_every_ms: 20_000,
-    max: Some(10),
-    max_percent: None,
+    max_half_width: Some(10),
+    max_percent_of_rating: None,
     combine: MaxRangeCombination::Smaller,
-    reciprocal_percent: 100.0,
+    other_range_cover_percent: 100.0,
     clock: WindowClock::Queue,
     rule: WindowPairRule::Contain,
 };
@@ -223,7 +223,7 @@ fn default_queue_spec() -> QueueSpec {
         wait_bonus: None,
         avoid: Box::default(),
         offer: None,
-        satisfaction: None,
+        frustrated_player_window: None,
     }
 }
 
@@ -234,9 +234,9 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         source,
         normalization_range: None,
         unit: "".into(),
-        party_aggregation: NumberAggregation::Max,
+        number_aggregation: NumberAggregation::Max,
         trust: Trust::GameServer,
-        wishes: true,
+        allows_wishes: true,
     };
     Ruleset {
         name: "queue".into(),
@@ -256,21 +256,21 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         advertise_chances: AdvertiseChances::from_game_size(2),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdForm::Ids,
+        advertisement_id_form: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
-        involved_phase_percent: 50.0,
+        answered_percent_for_involved_phase: 50.0,
         probing: DEFAULT_PROBING,
-        latency_wishes: true,
+        allows_latency_wishes: true,
         consent: PartyConsentPolicy::Assumed,
         avoid: Box::default(),
-        satisfaction: None,
+        frustrated_player_limits: None,
         teams: Some(TeamsSpec {
             team_sizes: [1, 1].into(),
             max_party_size: 1,
-            exact_up_to_size: 5,
+            exact_up_to_team_size: 5,
             roles: Box::default(),
             order: TeamOrderInMatch::Split,
-            role_attribute: None,
+            offered_roles_attribute: None,
             bots: None,
         }),
         queue: Some(default_queue_spec()),
@@ -282,9 +282,9 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
             confirm_ms: 0,
             host_loss_ms: 0,
             report_window_ms: 0,
-            choice: GameServerOrder::BestScore,
+            game_server_order: GameServerOrder::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocatorOfferSpec::NO_OFFERS,
+            allocator_offers: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
         },
         rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
@@ -314,7 +314,7 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         // Exact round trips are up to 12 ms less or more than those that others see.
         let own =
             |latency: &RegionLatency| (latency.round_trip_ms + (latency.round_trip_ms * 7.0) % 25.0 - 12.0).max(0.0);
-        ticket.own_round_trips_ms = Some(ticket.session.region_latencies.iter().map(own).collect());
+        ticket.exact_round_trips_ms = Some(ticket.session.region_latencies.iter().map(own).collect());
         if one_in(&mut rng, 4) {
             ticket.blocked_users = vec![user_key(random_below(&mut rng, count), 0)];
         }
@@ -330,10 +330,12 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
     };
     fixture.past_matches = PastMatches::from_pairs_keeping_latest((0..count).map(past_match));
     // Without vectors it changes nothing.
-    fixture.ruleset.probing.is_cautious = seed.is_multiple_of(2);
+    fixture.ruleset.probing.filters_by_interval_high_end = seed.is_multiple_of(2);
     fixture.vectors = random_vectors(seed, &fixture.tickets, NOW);
-    let wider = |widen_limits| Some(FrustratedPlayerSpec { widen_limits, ..FrustratedPlayerSpec::default() });
-    fixture.ruleset.satisfaction = pick_random(&mut rng, &[None, None, wider(1.4), wider(3.0)]);
+    let wider = |widen_limits| {
+        Some(FrustratedPlayerSpec { limit_widen_factor: widen_limits, ..FrustratedPlayerSpec::default() })
+    };
+    fixture.ruleset.frustrated_player_limits = pick_random(&mut rng, &[None, None, wider(1.4), wider(3.0)]);
     fixture
 }
 
@@ -450,12 +452,12 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
             pick_random(rng, &[None, None, Some([-1.0, 0.5, 2.0, 2.25, 6.0])]).map(Into::into);
         queue.window = Some(RatingWindow {
             bucket_width: pick_random(rng, &[1.0, 2.5]),
-            start: pick_random(rng, &[0, 1, 3]),
-            max: pick_random(rng, &[None, Some(4)]),
-            max_percent: pick_random(rng, &[None, Some(40.0)]).filter(|_| bounds.is_none()),
-            bucket_bounds: bounds,
+            initial_half_width: pick_random(rng, &[0, 1, 3]),
+            max_half_width: pick_random(rng, &[None, Some(4)]),
+            max_percent_of_rating: pick_random(rng, &[None, Some(40.0)]).filter(|_| bounds.is_none()),
+            bucket_boundaries: bounds,
             combine: pick_random(rng, &[MaxRangeCombination::Smaller, MaxRangeCombination::Larger]),
-            reciprocal_percent: pick_random(rng, &[100.0, 50.0, 0.0]),
+            other_range_cover_percent: pick_random(rng, &[100.0, 50.0, 0.0]),
             clock: pick_random(rng, &[WindowClock::Queue, WindowClock::Ticket]),
             rule: pick_random(rng, &[WindowPairRule::Contain, WindowPairRule::Contain, WindowPairRule::Overlap]),
             ..UNIT_WINDOW
@@ -463,8 +465,10 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
     }
     if queue.window.is_some() {
         let plain = FrustratedPlayerSpec::default();
-        let rule = |widen, shift_down| Some(FrustratedPlayerSpec { widen, shift_down, ..plain });
-        queue.satisfaction = pick_random(rng, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
+        let rule = |widen, shift_down| {
+            Some(FrustratedPlayerSpec { window_widen_factor: widen, window_shift_down_points: shift_down, ..plain })
+        };
+        queue.frustrated_player_window = pick_random(rng, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
     }
     queue.quality = pick_random(
         rng,
@@ -495,7 +499,8 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
     );
     queue.selection.start_with = pick_random(rng, &[SelectionOrder::LongestWaiting, SelectionOrder::HighestRated]);
     queue.selection.exact_up_to_tickets = pick_random(rng, &[0, 1_000]);
-    queue.wait_bonus = pick_random(rng, &[None, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 })]);
+    queue.wait_bonus =
+        pick_random(rng, &[None, Some(WaitBonus { per_combined_minute: 0.1, free_combined_minutes: 1.0 })]);
     let whom = [
         AvoidTarget::Blocked,
         AvoidTarget::RecentOpponents { recent_ms: 3_600_000 },

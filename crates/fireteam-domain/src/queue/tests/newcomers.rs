@@ -134,7 +134,7 @@ fn only_a_complete_pass_without_a_match_lets_the_next_one_examine_newcomers() {
     for change in [
         |outcome: &mut PassOutcome| outcome.report.truncated = true,
         |outcome: &mut PassOutcome| outcome.report.match_limit_reached = true,
-        |outcome: &mut PassOutcome| outcome.report.proposed_count = 2,
+        |outcome: &mut PassOutcome| outcome.report.proposed_ticket_count = 2,
     ] {
         let mut changed = outcome.clone();
         change(&mut changed);

@@ -80,13 +80,13 @@ fn ended_vector_leaves_a_ticket_to_distance() {
     fixture.tickets.pop();
     fixture.leaderboard_positions.pop();
     let report = fixture.run_pass().report;
-    assert_eq!((report.proposed_count, report.next_change_at), (0, Some(NOW.plus_ms(5_000))));
+    assert_eq!((report.proposed_ticket_count, report.next_change_at), (0, Some(NOW.plus_ms(5_000))));
     let refusal = Refusal::HardFilter { filter_index: 0, side: RefusingSide::Searcher };
     assert_eq!(report.unmatched[0].refusal, refusal);
     fixture.now = NOW.plus_ms(4_999);
-    assert_eq!(fixture.run_pass().report.proposed_count, 0);
+    assert_eq!(fixture.run_pass().report.proposed_ticket_count, 0);
     fixture.now = NOW.plus_ms(5_000);
-    assert_eq!(fixture.run_pass().report.proposed_count, 2);
+    assert_eq!(fixture.run_pass().report.proposed_ticket_count, 2);
 }
 
 /// The ladder of a pair in random queues: predicted with two vectors, else by a common region, else by distance; and the same
@@ -117,7 +117,7 @@ fn estimates_of_pairs_follow_the_ladder() {
                         assert_eq!(estimate.unwrap().interval_ms, [predicted.low_ms, predicted.high_ms]);
                         (Some(predicted.round_trip_ms), EstimateSource::Predicted)
                     } else {
-                        let ends = views.map(|view| view.as_estimate_end().endpoint);
+                        let ends = views.map(|view| view.as_estimate_end().locality_and_region_latencies);
                         let names = |index: usize| views[index].region_latencies.iter().map(|latency| &latency.region);
                         let has_region = names(0).any(|one| names(1).any(|other| one == other));
                         let by_place =

@@ -39,6 +39,6 @@ fn random_wish(rng: &mut SplitMix64, name: &str) -> Wish {
 
 /// Makes the ruleset allow no wishes, so that those of the tickets are ignored.
 pub(in crate::queue) fn forbid_wishes(fixture: &mut QueueFixture) {
-    fixture.ruleset.latency_wishes = false;
-    fixture.ruleset.attributes.iter_mut().for_each(|attribute| attribute.wishes = false);
+    fixture.ruleset.allows_latency_wishes = false;
+    fixture.ruleset.attributes.iter_mut().for_each(|attribute| attribute.allows_wishes = false);
 }

@@ -21,7 +21,8 @@ const TICK: u64 = NOW.0 / 20_000 * 20_000;
 fn window_reciprocity_decides_the_cycle_in_which_two_tickets_meet() {
     for (reciprocal_percent, met_in) in [(100.0, 4), (50.0, 3), (0.0, 3)] {
         let mut fixture = QueueFixture::one_vs_one();
-        fixture.queue_mut().window = Some(RatingWindow { reciprocal_percent, ..UNIT_WINDOW });
+        fixture.queue_mut().window =
+            Some(RatingWindow { other_range_cover_percent: reciprocal_percent, ..UNIT_WINDOW });
         fixture.now = UnixMs(TICK - 5_000);
         fixture.add_ticket(&[20.2], 0);
         assert!(fixture.matched_ticket_numbers().is_empty(), "a single ticket does not match");
@@ -60,7 +61,8 @@ fn window_widens_by_the_clock_of_the_queue_or_the_ticket() {
 fn window_range_stops_at_its_bounds() {
     let widest = |max, max_percent, combine| {
         let mut fixture = QueueFixture::one_vs_one();
-        fixture.queue_mut().window = Some(RatingWindow { max, max_percent, combine, ..UNIT_WINDOW });
+        fixture.queue_mut().window =
+            Some(RatingWindow { max_half_width: max, max_percent_of_rating: max_percent, combine, ..UNIT_WINDOW });
         fixture.add_ticket(&[20.0], 10_000_000);
         fixture.run_pass().report.max_window_reach
     };
@@ -76,7 +78,7 @@ fn window_range_stops_at_its_bounds() {
 fn window_overlap_rule_matches_overlapping_ranges() {
     for (rule, expected) in [(WindowPairRule::Contain, 0), (WindowPairRule::Overlap, 1)] {
         let mut fixture = QueueFixture::one_vs_one();
-        fixture.queue_mut().window = Some(RatingWindow { rule, start: 2, step: 0, ..UNIT_WINDOW });
+        fixture.queue_mut().window = Some(RatingWindow { rule, initial_half_width: 2, step: 0, ..UNIT_WINDOW });
         fixture.add_ticket(&[10.0], 0);
         fixture.add_ticket(&[14.0], 0);
         assert_eq!(fixture.matched_ticket_numbers().len(), expected);
@@ -89,9 +91,15 @@ fn window_overlap_rule_matches_overlapping_ranges() {
 fn satisfaction_widens_the_window_of_a_frustrated_player() {
     for (widen, reciprocal_percent, expected) in [(1.0, 0.0, 0), (2.0, 0.0, 1), (2.0, 50.0, 1), (2.0, 100.0, 0)] {
         let mut fixture = QueueFixture::one_vs_one();
-        fixture.queue_mut().window =
-            Some(RatingWindow { start: 2, step: 0, max: Some(2), reciprocal_percent, ..UNIT_WINDOW });
-        fixture.queue_mut().satisfaction = Some(FrustratedPlayerSpec { widen, ..FrustratedPlayerSpec::default() });
+        fixture.queue_mut().window = Some(RatingWindow {
+            initial_half_width: 2,
+            step: 0,
+            max_half_width: Some(2),
+            other_range_cover_percent: reciprocal_percent,
+            ..UNIT_WINDOW
+        });
+        fixture.queue_mut().frustrated_player_window =
+            Some(FrustratedPlayerSpec { window_widen_factor: widen, ..FrustratedPlayerSpec::default() });
         fixture.add_ticket(&[10.0], 0);
         // Every third ticket is frustrated, starting with the second.
         fixture.add_ticket(&[14.0], 0);
@@ -109,7 +117,7 @@ fn window_range_includes_both_ends() {
     for range in [0, 1, 4] {
         for (distance, side) in (0..=6_u32).flat_map(|distance| [(distance, -1.0), (distance, 1.0)]) {
             let mut fixture = QueueFixture::one_vs_one();
-            fixture.queue_mut().window = Some(RatingWindow { start: range, step: 0, ..UNIT_WINDOW });
+            fixture.queue_mut().window = Some(RatingWindow { initial_half_width: range, step: 0, ..UNIT_WINDOW });
             fixture.add_ticket(&[20.0], 0);
             fixture.add_ticket(&[20.0 + side * f64::from(distance)], 0);
             let meet = usize::from(distance <= range);
@@ -150,10 +158,15 @@ fn satisfaction_shifts_the_window_of_a_frustrated_player_down() {
         (12.0, 100.0, 0),
     ] {
         let mut fixture = QueueFixture::one_vs_one();
-        fixture.queue_mut().window =
-            Some(RatingWindow { start: 2, step: 0, max: Some(2), reciprocal_percent, ..UNIT_WINDOW });
-        fixture.queue_mut().satisfaction =
-            Some(FrustratedPlayerSpec { shift_down: 1.4, ..FrustratedPlayerSpec::default() });
+        fixture.queue_mut().window = Some(RatingWindow {
+            initial_half_width: 2,
+            step: 0,
+            max_half_width: Some(2),
+            other_range_cover_percent: reciprocal_percent,
+            ..UNIT_WINDOW
+        });
+        fixture.queue_mut().frustrated_player_window =
+            Some(FrustratedPlayerSpec { window_shift_down_points: 1.4, ..FrustratedPlayerSpec::default() });
         fixture.add_ticket(&[rating], 0);
         // Every third ticket is frustrated, starting with the second. 10.4 less 1.4 is 9.
         fixture.add_ticket(&[10.4], 0);
@@ -236,7 +249,7 @@ fn weighted_sample_is_proportional_to_quality() {
 fn wait_bonus_matches_any_two_after_enough_waiting() {
     let mut fixture = QueueFixture::one_vs_one();
     fixture.queue_mut().quality = GAUSS_QUALITY;
-    fixture.queue_mut().wait_bonus = Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 });
+    fixture.queue_mut().wait_bonus = Some(WaitBonus { per_combined_minute: 0.1, free_combined_minutes: 1.0 });
     for position in [0.0, 5_000.0] {
         fixture.add_ticket(&[position], 119_000);
         *fixture.leaderboard_positions.last_mut().unwrap() = Some(position);
@@ -255,7 +268,7 @@ fn wait_bonus_matches_any_two_after_enough_waiting() {
 fn wait_bonus_counts_each_client_of_a_user_separately() {
     let mut fixture = QueueFixture::one_vs_one();
     fixture.queue_mut().quality = GAUSS_QUALITY;
-    fixture.queue_mut().wait_bonus = Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 });
+    fixture.queue_mut().wait_bonus = Some(WaitBonus { per_combined_minute: 0.1, free_combined_minutes: 1.0 });
     for (waited_ms, position) in [(250_000, 0.0), (0, 0.0), (0, 5_000.0)] {
         fixture.add_ticket(&[0.0], waited_ms);
         *fixture.leaderboard_positions.last_mut().unwrap() = Some(position);

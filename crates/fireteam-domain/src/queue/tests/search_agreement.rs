@@ -21,7 +21,7 @@ use crate::time::UnixMs;
 fn fixture_without_queue_rules(seed: u64) -> QueueFixture {
     let mut fixture = random_queue_fixture(seed, 24);
     let queue = fixture.queue_mut();
-    (queue.window, queue.groups, queue.regions, queue.satisfaction) = (None, None, None, None);
+    (queue.window, queue.groups, queue.regions, queue.frustrated_player_window) = (None, None, None, None);
     queue.quality = QualitySpec::Any;
     queue.avoid = Box::default();
     fixture

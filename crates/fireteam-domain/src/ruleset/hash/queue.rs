@@ -28,21 +28,24 @@ pub(super) fn write_queue(writer: &mut CanonicalWriter, queue: &QueueSpec) {
         writer.integer(groups.max_extra_groups.into());
     });
     writer.option(window.as_ref(), |writer, window| {
-        writer.floats(&[window.bucket_width, window.reciprocal_percent]);
-        writer.list(&[window.start.into(), window.step.into(), window.step_every_ms], |writer, integer| {
-            writer.integer(*integer)
-        });
-        writer.option(window.max.as_ref(), |writer, max| writer.integer((*max).into()));
-        writer.option(window.max_percent.as_ref(), |writer, max| writer.float(*max));
+        writer.floats(&[window.bucket_width, window.other_range_cover_percent]);
+        writer
+            .list(&[window.initial_half_width.into(), window.step.into(), window.step_every_ms], |writer, integer| {
+                writer.integer(*integer)
+            });
+        writer.option(window.max_half_width.as_ref(), |writer, max| writer.integer((*max).into()));
+        writer.option(window.max_percent_of_rating.as_ref(), |writer, max| writer.float(*max));
         writer.variant_name((window.rounding, window.combine, window.clock));
-        if let Some(bounds) = &window.bucket_bounds {
+        if let Some(bounds) = &window.bucket_boundaries {
             writer.string("bucket bounds");
             writer.list(bounds, |writer, bound| writer.float(*bound));
         }
     });
     write_quality(writer, measure);
     writer.string(&format!("({}, {:?})", selection_mode_name(selection.mode), selection.start_with));
-    writer.option(wait_bonus.as_ref(), |writer, bonus| writer.floats(&[bonus.per_minute, bonus.free_minutes]));
+    writer.option(wait_bonus.as_ref(), |writer, bonus| {
+        writer.floats(&[bonus.per_combined_minute, bonus.free_combined_minutes])
+    });
 }
 
 /// Name of a selection mode in the hash format.
@@ -60,7 +63,7 @@ pub(super) fn write_queue_additions(writer: &mut CanonicalWriter, queue: &QueueS
     let QueueSpec {
         allow_other_queues, prefer_same_party_size, backfill, ticket_ttl_ms, regions, avoid, offer, ..
     } = queue;
-    let QueueSpec { window, selection, satisfaction, .. } = queue;
+    let QueueSpec { window, selection, frustrated_player_window: satisfaction, .. } = queue;
     let flags = [
         ("one queue", !allow_other_queues),
         ("like parties first", *prefer_same_party_size),
@@ -115,7 +118,7 @@ pub(super) fn write_satisfaction(writer: &mut CanonicalWriter, rule: &Frustrated
     writer.string("satisfaction");
     // A streak is at least 1, so 0 means no criterion.
     writer.integer(rule.losing_streak.unwrap_or(0).into());
-    writer.float(rule.widen);
+    writer.float(rule.window_widen_factor);
     for (label, value) in [("abandoned", rule.abandoned_percent), ("score below", rule.feedback_below)] {
         if let Some(number) = value {
             writer.string(label);
@@ -126,9 +129,9 @@ pub(super) fn write_satisfaction(writer: &mut CanonicalWriter, rule: &Frustrated
         writer.string("min matches");
         writer.integer(rule.min_matches.into());
     }
-    if rule.shift_down != defaults.shift_down {
+    if rule.window_shift_down_points != defaults.window_shift_down_points {
         writer.string("shift down");
-        writer.float(rule.shift_down);
+        writer.float(rule.window_shift_down_points);
     }
 }
 

@@ -17,8 +17,9 @@ impl FrustratedPlayerSpec {
             let enough_matches = rated_matches > 0 && self.min_matches <= rated_matches;
             enough_matches && percent * f64::from(rated_matches) <= 100.0 * f64::from(stats.abandoned_matches)
         };
-        let gives_low_feedback =
-            |below: f64| self.min_matches <= stats.feedback_count && stats.mean_feedback().is_some_and(|it| it < below);
+        let gives_low_feedback = |below: f64| {
+            self.min_matches <= stats.given_feedback_count && stats.mean_feedback().is_some_and(|it| it < below)
+        };
         self.losing_streak.is_some_and(on_losing_streak)
             || self.abandoned_percent.is_some_and(abandons_matches)
             || self.feedback_below.is_some_and(gives_low_feedback)
@@ -33,8 +34,8 @@ mod tests {
         match_result::UserSatisfactionStatistics {
             abandoned_matches: abandoned,
             disputed_matches: 0,
-            feedback_count: scores,
-            feedback_sum: score_sum,
+            given_feedback_count: scores,
+            given_feedback_sum: score_sum,
         }
     }
 

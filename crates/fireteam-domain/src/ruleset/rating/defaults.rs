@@ -63,7 +63,7 @@ pub(crate) fn default_plackett_luce_beta(sigma: f64) -> f64 {
 
 /// Default deviation that is added before each game: a hundredth of the initial deviation (Herbrich, Minka and Graepel 2006).
 /// For `SIGMA` it is the same number as before, to the bit.
-pub(crate) fn default_trueskill_tau(sigma: f64) -> f64 {
+pub(crate) fn default_tau(sigma: f64) -> f64 {
     if sigma == SIGMA { FORMER_TAU } else { sigma / 100.0 }
 }
 
@@ -144,8 +144,8 @@ mod tests {
     /// The paper's Tau, and the same numbers as OpenSkill's for the default initial deviation.
     #[test]
     fn default_beta_and_tau_follow_the_initial_deviation() {
-        assert_eq!((default_trueskill_beta(SIGMA), default_trueskill_tau(SIGMA)), (6.25, 25.0 / 300.0));
-        assert_eq!((default_trueskill_beta(400.0), default_trueskill_tau(400.0)), (300.0, 4.0));
+        assert_eq!((default_trueskill_beta(SIGMA), default_tau(SIGMA)), (6.25, 25.0 / 300.0));
+        assert_eq!((default_trueskill_beta(400.0), default_tau(400.0)), (300.0, 4.0));
         assert_eq!((default_plackett_luce_beta(SIGMA), default_plackett_luce_beta(400.0)), (25.0 / 6.0, 200.0));
     }
 

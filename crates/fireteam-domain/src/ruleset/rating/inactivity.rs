@@ -1,20 +1,20 @@
 //! Growth of the deviation during inactivity: by Glicko's c, by Glicko-2's volatility, and by the ruleset's decay.
 //! Decay may count only the periods in which the set was played.
 
-use crate::rating::{MatchActivity, Skill};
+use crate::rating::{AllUsersMatchActivity, Skill};
 use crate::ruleset::rating::{DecayPeriodFilter, InactiveDeviationGrowth, RatingSpec, RatingSystem};
 use crate::time::UnixMs;
 
 impl RatingSpec {
     /// Skill at `at`, for a set without matches in between; see [`RatingSpec::skill_at_with_activity`].
     pub fn skill_at(&self, skill: Skill, at: UnixMs) -> Skill {
-        self.skill_at_with_activity(skill, at, MatchActivity::default())
+        self.skill_at_with_activity(skill, at, AllUsersMatchActivity::default())
     }
 
     /// Skill at `at`, given the match activity of the set. Inactivity raises the deviation by Glicko's c, by Glicko-2's
     /// volatility and by the ruleset's decay. Use it for display and in queues. Do not store the result: the same time
     /// would count twice.
-    pub fn skill_at_with_activity(&self, skill: Skill, at: UnixMs, activity: MatchActivity) -> Skill {
+    pub fn skill_at_with_activity(&self, skill: Skill, at: UnixMs, activity: AllUsersMatchActivity) -> Skill {
         let idle_ms = skill.last_match_at.map_or(0, |last| at.ms_since(last));
         let mut skill = skill;
         if idle_ms == 0 {
@@ -36,7 +36,7 @@ impl RatingSpec {
             let steps = match decay.periods {
                 DecayPeriodFilter::All => idle_ms / every_ms,
                 DecayPeriodFilter::Played => {
-                    activity.finished_active_periods(every_ms, at).saturating_sub(skill.active_periods).into()
+                    activity.finished_active_periods(every_ms, at).saturating_sub(skill.last_match_active_period).into()
                 }
             };
             skill.estimate.deviation = grow_deviation_by_decay(skill.estimate.deviation, decay, steps);
@@ -50,7 +50,7 @@ impl RatingSpec {
     }
 
     /// Number of the active period in which a match ends at `at`, if the decay counts active periods.
-    pub(super) fn active_period_number_of_match_at(&self, at: UnixMs, activity: MatchActivity) -> Option<u32> {
+    pub(super) fn active_period_number_of_match_at(&self, at: UnixMs, activity: AllUsersMatchActivity) -> Option<u32> {
         let decay = self.decay.filter(|decay| decay.periods == DecayPeriodFilter::Played)?;
         Some(activity.period_number_of_match_at(decay.every_ms.max(1), at))
     }
@@ -67,5 +67,5 @@ fn grow_deviation_by_rating_periods(deviation: f64, growth: f64, idle_ms: u64, p
 
 /// Deviation after n steps of decay. A deviation already above the decay's maximum stays.
 fn grow_deviation_by_decay(deviation: f64, decay: InactiveDeviationGrowth, steps: u64) -> f64 {
-    (deviation + steps as f64 * decay.deviation).min(decay.max_deviation).max(deviation)
+    (deviation + steps as f64 * decay.deviation_per_period).min(decay.max_deviation).max(deviation)
 }

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use crate::queue::ticket::PlayerRating;
 use crate::rating::{
-    MatchActivity, RATING_MAX, RatingError, Side, Skill, TeamStrength, rate_sides, validate_sides, win_probabilities,
+    AllUsersMatchActivity, RATING_MAX, RatingError, Side, Skill, TeamStrength, rate_sides, validate_sides,
+    win_probabilities,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::time::UnixMs;
@@ -22,14 +23,14 @@ impl RatingSpec {
                 (PlayerRating { rating: mu, deviation: sigma }, 0.0)
             }
         };
-        Skill { estimate, volatility, match_count: 0, last_match_at: None, streak: 0, active_periods: 0 }
+        Skill { estimate, volatility, match_count: 0, last_match_at: None, streak: 0, last_match_active_period: 0 }
     }
 
     /// Skills after a match that ended at `at`, for all sides and players in the order given. Takes stored skills and
     /// adds the effect of inactivity itself. Assumes a set without earlier matches; see
     /// [`RatingSpec::rate_match_with_activity`]. Fails without any change if a side, rank or number is invalid.
     pub fn rate_match(&self, sides: &[Side], at: UnixMs) -> Result<Vec<Vec<Skill>>, RatingError> {
-        self.rate_match_with_activity(sides, at, MatchActivity::default())
+        self.rate_match_with_activity(sides, at, AllUsersMatchActivity::default())
     }
 
     /// Same as [`RatingSpec::rate_match`], with the set's match activity before this match.
@@ -37,7 +38,7 @@ impl RatingSpec {
         &self,
         sides: &[Side],
         at: UnixMs,
-        activity: MatchActivity,
+        activity: AllUsersMatchActivity,
     ) -> Result<Vec<Vec<Skill>>, RatingError> {
         validate_sides(sides.iter().map(|side| (&*side.players, side.rank)))?;
         let with_inactivity = |side: &Side| Side {
@@ -52,7 +53,7 @@ impl RatingSpec {
             let pairs = before[side].players.iter().zip(skills);
             pairs
                 .map(|(before, after)| Skill {
-                    active_periods: period_number.unwrap_or(before.active_periods),
+                    last_match_active_period: period_number.unwrap_or(before.last_match_active_period),
                     ..self.finalize_skill(before, after, result, at)
                 })
                 .collect()
@@ -72,7 +73,7 @@ impl RatingSpec {
 
     /// Leaderboard value, higher is better: `rating - z * deviation`.
     pub fn conservative_rating(&self, estimate: PlayerRating) -> f64 {
-        estimate.rating - self.z * estimate.deviation
+        estimate.rating - self.leaderboard_z * estimate.deviation
     }
 
     /// 95 % interval of the rating: two deviations to either side, as in Glickman's papers. Rating 300 with deviation

@@ -269,19 +269,19 @@ mod tests {
         let plain = RatingSpec::with_defaults(system);
         let decay = InactiveDeviationGrowth {
             every_ms: 1,
-            deviation: 1.0,
+            deviation_per_period: 1.0,
             max_deviation: 2.0,
             periods: DecayPeriodFilter::All,
         };
         let changed = RatingSpec {
             system,
-            z: 3.0,
+            leaderboard_z: 3.0,
             match_z: 1.5,
             decay: Some(decay),
             momentum: Some(StreakChangeFactor { after: 3, factor: 2.0 }),
             placement_matches: 10,
             on_disconnect: DisconnectPolicy::Ignore,
-            games_per: OpponentsPerRatedGame::Each,
+            opponents_per_game: OpponentsPerRatedGame::Each,
             leaderboard: LeaderboardAccess::Public,
             categories: Some(EqualWidthRatingCategories { count: 2, width: 1.0, from: 0.0 }),
             prediction: PerformanceDistribution::Probit,

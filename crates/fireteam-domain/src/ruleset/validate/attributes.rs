@@ -190,9 +190,9 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
             source,
             normalization_range: range,
             unit,
-            party_aggregation: reduction,
+            number_aggregation: reduction,
             trust,
-            wishes,
+            allows_wishes: wishes,
         };
         declared.0.push((attribute, kind));
     }

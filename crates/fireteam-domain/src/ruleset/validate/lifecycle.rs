@@ -29,10 +29,10 @@ pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
     confirm_ms: 10_000,
     host_loss_ms: DEFAULT_HOST_LOSS_MS,
     report_window_ms: DEFAULT_OTHER_SIDES_REPORT_MS,
-    choice: GameServerOrder::BestScore,
+    game_server_order: GameServerOrder::BestScore,
     max_round_trip_ms: None,
-    allocation: AllocatorOfferSpec::NO_OFFERS,
-    host_data: PlayerDataForHost { attributes: false, ratings: false },
+    allocator_offers: AllocatorOfferSpec::NO_OFFERS,
+    host_data: PlayerDataForHost { includes_attributes: false, includes_ratings: false },
 };
 
 /// Bounds of `ReportWindowMs`, milliseconds: ten seconds to 30 minutes.
@@ -42,7 +42,7 @@ const REPORT_WINDOW_MS_BOUNDS: (u64, u64) = (10_000, 30 * 60 * 1000);
 const MAX_ROUND_TRIP_MS_MAX: u64 = 60_000;
 
 /// Least and most time for an allocator to answer an offer, milliseconds.
-const OFFER_MS_RANGE: (u64, u64) = (500, 60_000);
+const ALLOCATOR_OFFER_MS_BOUNDS: (u64, u64) = (500, 60_000);
 
 /// Maximum of `ConfirmMs`: one minute.
 const CONFIRM_MS_MAX: u64 = 60_000;
@@ -147,11 +147,11 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
         max_match_ms,
         confirm_ms: confirm_ms.unwrap_or_else(|| default_host_confirm_ms(allocation_timeout_ms)),
         host_loss_ms,
-        choice,
+        game_server_order: choice,
         max_round_trip_ms,
         host_data,
         report_window_ms,
-        allocation,
+        allocator_offers: allocation,
     }
 }
 
@@ -163,7 +163,7 @@ fn read_allocator_offer(reader: &mut ElementReader<'_>) -> AllocatorOfferSpec {
         ("always", MatchesOfferedToAllocators::Always),
     ];
     let mode = reader.optional_keyword("Allocate", &modes).unwrap_or_default();
-    let (least_ms, most_ms) = OFFER_MS_RANGE;
+    let (least_ms, most_ms) = ALLOCATOR_OFFER_MS_BOUNDS;
     let default_ms = AllocatorOfferSpec::NO_OFFERS.offer_ms;
     let offer_ms = reader.integer_or("OfferMs", least_ms, most_ms, default_ms.into()) as u32;
     // Without offers the time has no effect, and does not change the hash.
@@ -180,8 +180,8 @@ fn read_host_data(reader: &mut ElementReader<'_>) -> PlayerDataForHost {
     let Some(raw) = reader.attribute("Tell") else { return host_data };
     for name in raw.value.split_whitespace() {
         match name {
-            "attributes" => host_data.attributes = true,
-            "ratings" => host_data.ratings = true,
+            "attributes" => host_data.includes_attributes = true,
+            "ratings" => host_data.includes_ratings = true,
             _ => return report_host_data(reader, raw),
         }
     }

@@ -86,5 +86,5 @@ pub(super) fn read_wait_bonus(element: &RawElement, diagnostics: &Diagnostics) -
     let per_minute = reader.number_or("PerMinute", NumberBounds::POSITIVE, 0.1);
     let free_minutes = reader.number_or("FreeMinutes", WAIT_BONUS_FREE_MINUTES_BOUNDS, 1.0);
     reader.report_unread_and_missing();
-    WaitBonus { per_minute, free_minutes }
+    WaitBonus { per_combined_minute: per_minute, free_combined_minutes: free_minutes }
 }

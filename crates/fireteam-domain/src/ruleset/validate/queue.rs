@@ -76,7 +76,7 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
         offer: reader
             .single_child("Offer")
             .and_then(|element| read_matchmaking_set_offer(element, own_set, diagnostics)),
-        satisfaction: reader
+        frustrated_player_window: reader
             .single_child("Satisfaction")
             .map(|element| satisfaction::read_queue_satisfaction(element, diagnostics)),
     };

@@ -5,7 +5,7 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::rating::defaults::{
     FORMER_GLICKO_PERIOD_MS, FORMER_PLACKETT_LUCE_BETA, FORMER_TAU, FORMER_TRUESKILL_BETA, GLICKO_PERIOD_MS, SIGMA,
-    SystemByDefaults, default_plackett_luce_beta, default_trueskill_beta, default_trueskill_tau,
+    SystemByDefaults, default_plackett_luce_beta, default_tau, default_trueskill_beta,
 };
 use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, EqualWidthRatingCategories, InactiveDeviationGrowth, LeaderboardAccess,
@@ -118,13 +118,13 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
     let SystemByDefaults { current: system, former } = system;
     let current = RatingSpec {
         system,
-        z,
+        leaderboard_z: z,
         match_z,
         decay,
         momentum,
         placement_matches,
         on_disconnect,
-        games_per,
+        opponents_per_game: games_per,
         leaderboard,
         categories,
         prediction,
@@ -189,7 +189,7 @@ fn read_trueskill(reader: &mut ElementReader<'_>) -> SystemByDefaults {
         let (beta, tau) = (stated_beta.unwrap_or(beta), stated_tau.unwrap_or(tau));
         RatingSystem::TrueSkill { mu, sigma, beta, tau, draw_percent }
     };
-    let current = with(default_trueskill_beta(sigma), default_trueskill_tau(sigma));
+    let current = with(default_trueskill_beta(sigma), default_tau(sigma));
     SystemByDefaults { current, former: with(FORMER_TRUESKILL_BETA, FORMER_TAU) }
 }
 
@@ -203,7 +203,7 @@ fn read_plackett_luce(reader: &mut ElementReader<'_>) -> SystemByDefaults {
         let (beta, tau) = (stated_beta.unwrap_or(beta), stated_tau.unwrap_or(tau));
         RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau }
     };
-    let current = with(default_plackett_luce_beta(sigma), default_trueskill_tau(sigma));
+    let current = with(default_plackett_luce_beta(sigma), default_tau(sigma));
     SystemByDefaults { current, former: with(FORMER_PLACKETT_LUCE_BETA, FORMER_TAU) }
 }
 
@@ -220,7 +220,7 @@ fn read_inactive_deviation_growth(element: &RawElement, diagnostics: &Diagnostic
     let keywords = [("all", DecayPeriodFilter::All), ("played", DecayPeriodFilter::Played)];
     let periods = reader.optional_keyword("Periods", &keywords).unwrap_or(DecayPeriodFilter::All);
     reader.report_unread_and_missing();
-    InactiveDeviationGrowth { every_ms, deviation, max_deviation, periods }
+    InactiveDeviationGrowth { every_ms, deviation_per_period: deviation, max_deviation, periods }
 }
 
 fn read_streak_momentum(element: &RawElement, diagnostics: &Diagnostics) -> StreakChangeFactor {

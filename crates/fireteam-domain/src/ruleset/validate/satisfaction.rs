@@ -29,8 +29,12 @@ pub(super) fn read_queue_satisfaction(element: &RawElement, diagnostics: &Diagno
     let mut reader = ElementReader::new(element, diagnostics);
     let criteria = read_criteria(&mut reader);
     let satisfaction = FrustratedPlayerSpec {
-        widen: reader.number_or("Widen", WINDOW_WIDEN_FACTOR_BOUNDS, criteria.widen),
-        shift_down: reader.number_or("ShiftDown", NumberBounds::POSITIVE, criteria.shift_down),
+        window_widen_factor: reader.number_or("Widen", WINDOW_WIDEN_FACTOR_BOUNDS, criteria.window_widen_factor),
+        window_shift_down_points: reader.number_or(
+            "ShiftDown",
+            NumberBounds::POSITIVE,
+            criteria.window_shift_down_points,
+        ),
         ..criteria
     };
     reader.require_any_attribute(&["Widen", "ShiftDown"]);
@@ -44,7 +48,7 @@ pub(super) fn read_ruleset_satisfaction(element: &RawElement, diagnostics: &Diag
     let criteria = read_criteria(&mut reader);
     let widen_limits = reader.required_number("WidenLimits", LIMIT_WIDEN_FACTOR_BOUNDS);
     reader.report_unread_and_missing();
-    FrustratedPlayerSpec { widen_limits: widen_limits.unwrap_or(criteria.widen_limits), ..criteria }
+    FrustratedPlayerSpec { limit_widen_factor: widen_limits.unwrap_or(criteria.limit_widen_factor), ..criteria }
 }
 
 /// Reads the criteria, of which there must be one.

@@ -40,7 +40,7 @@ const MAX_JITTER_MS_MAX: f64 = 60_000.0;
 const PREDICTOR_VERSION_MAX: u64 = 1;
 
 /// Default share of candidates that must answer the quick probe, percent.
-const DEFAULT_INVOLVED_PHASE_START_PERCENT: f64 = 50.0;
+const DEFAULT_ANSWERED_PERCENT_FOR_INVOLVED_PHASE: f64 = 50.0;
 
 /// Chance to advertise, percent, if a file gives neither chances nor teams: half of the parties search.
 const DEFAULT_ADVERTISE_CHANCE_PERCENT: f64 = 50.0;
@@ -49,11 +49,14 @@ const DEFAULT_ADVERTISE_CHANCE_PERCENT: f64 = 50.0;
 pub(super) struct LimitSettings {
     pub(super) search_limits: SearchLimits,
     pub(super) clients_per_account: u32,
-    pub(super) handles: AdvertisementIdForm,
+    pub(super) advertisement_id_form: AdvertisementIdForm,
 }
 
-const DEFAULT_LIMITS: LimitSettings =
-    LimitSettings { search_limits: DEFAULT_SEARCH_LIMITS, clients_per_account: 1, handles: AdvertisementIdForm::Ids };
+const DEFAULT_LIMITS: LimitSettings = LimitSettings {
+    search_limits: DEFAULT_SEARCH_LIMITS,
+    clients_per_account: 1,
+    advertisement_id_form: AdvertisementIdForm::Ids,
+};
 
 /// Reads `<Limits>`.
 pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostics) -> LimitSettings {
@@ -71,7 +74,11 @@ pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostic
     let keywords = [("ids", AdvertisementIdForm::Ids), ("per_searcher", AdvertisementIdForm::PerSearcher)];
     let handles = reader.optional_keyword("Handles", &keywords).unwrap_or_default();
     reader.report_unread_and_missing();
-    LimitSettings { search_limits: SearchLimits { max_results, max_evaluated }, clients_per_account, handles }
+    LimitSettings {
+        search_limits: SearchLimits { max_results, max_evaluated },
+        clients_per_account,
+        advertisement_id_form: handles,
+    }
 }
 
 /// Settings of `<Latency>`.
@@ -80,13 +87,13 @@ pub(super) struct LatencySettings {
     /// Estimates latency from distance.
     pub(super) model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
-    pub(super) involved_phase_percent: f64,
+    pub(super) answered_percent_for_involved_phase: f64,
     /// Probes of candidates.
     pub(super) probing: ProbingSpec,
     /// Limits on lost packets and jitter, which follow the hard filters of the file.
     pub(super) hard_filters: Vec<HardFilter>,
     /// Parties may state which round trips they accept.
-    pub(super) wishes: bool,
+    pub(super) allows_latency_wishes: bool,
 }
 
 /// Reads `<Latency>`: the latency model, the start of the involved phase, and probes of players' machines.
@@ -94,10 +101,10 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     let Some(element) = element else {
         return LatencySettings {
             model: DEFAULT_LATENCY_MODEL,
-            involved_phase_percent: DEFAULT_INVOLVED_PHASE_START_PERCENT,
+            answered_percent_for_involved_phase: DEFAULT_ANSWERED_PERCENT_FOR_INVOLVED_PHASE,
             probing: DEFAULT_PROBING,
             hard_filters: Vec::new(),
-            wishes: false,
+            allows_latency_wishes: false,
         };
     };
     let mut reader = ElementReader::new(element, diagnostics);
@@ -105,7 +112,7 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     let intercept_ms = reader.number_or("InterceptMs", bounds, DEFAULT_LATENCY_MODEL.intercept_ms);
     let ms_per_1000_km = reader.number_or("MsPer1000Km", bounds, DEFAULT_LATENCY_MODEL.ms_per_1000_km);
     let involved_phase_percent =
-        reader.number_or("InvolvedPhasePercent", NumberBounds::PERCENT, DEFAULT_INVOLVED_PHASE_START_PERCENT);
+        reader.number_or("InvolvedPhasePercent", NumberBounds::PERCENT, DEFAULT_ANSWERED_PERCENT_FOR_INVOLVED_PHASE);
     let wishes = reader.bool_or("Wishes", false);
     let probing = read_probing(&mut reader);
     let max_loss = reader.optional_number("MaxLossPercent", NumberBounds::PERCENT);
@@ -116,10 +123,10 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     reader.report_unread_and_missing();
     LatencySettings {
         model: LatencyModel { intercept_ms, ms_per_1000_km },
-        involved_phase_percent,
+        answered_percent_for_involved_phase: involved_phase_percent,
         probing,
         hard_filters: max_loss.into_iter().chain(max_jitter).collect(),
-        wishes,
+        allows_latency_wishes: wishes,
     }
 }
 
@@ -148,27 +155,34 @@ fn read_probing(reader: &mut ElementReader<'_>) -> ProbingSpec {
         }
     }
     // Estimates that others depend on need proof, unless the file says otherwise.
-    let default_trust =
-        if source == LatencyEstimatePolicy::Distance { DEFAULT_PROBING.trust } else { LatencyTrust::Proven };
+    let default_trust = if source == LatencyEstimatePolicy::Distance {
+        DEFAULT_PROBING.region_latency_trust
+    } else {
+        LatencyTrust::Proven
+    };
     let probing = ProbingSpec {
-        quick_probe: reader.integer_or("QuickProbe", 1, QUICK_PROBED_CANDIDATES_MAX, DEFAULT_PROBING.quick_probe.into())
-            as u8,
-        involved_probe: reader.integer_or(
+        quick_probe_candidates: reader.integer_or(
+            "QuickProbe",
+            1,
+            QUICK_PROBED_CANDIDATES_MAX,
+            DEFAULT_PROBING.quick_probe_candidates.into(),
+        ) as u8,
+        involved_probe_candidates: reader.integer_or(
             "InvolvedProbe",
             0,
             INVOLVED_PROBED_CANDIDATES_MAX,
-            DEFAULT_PROBING.involved_probe.into(),
+            DEFAULT_PROBING.involved_probe_candidates.into(),
         ) as u8,
         players: reader.optional_keyword("ProbePlayers", &players).unwrap_or_default(),
         figure: reader.optional_keyword("Figure", &figures).unwrap_or_default(),
-        trust: reader.optional_keyword("Trust", &trusts).unwrap_or(default_trust),
-        source,
-        is_cautious: is_cautious.unwrap_or(false),
+        region_latency_trust: reader.optional_keyword("Trust", &trusts).unwrap_or(default_trust),
+        latency_estimate_policy: source,
+        filters_by_interval_high_end: is_cautious.unwrap_or(false),
         must_measure: reader.optional_keyword("Join", &[("any", false), ("measured", true)]).unwrap_or(false),
     };
     if let Some(raw) = reader
         .attribute("InvolvedProbe")
-        .filter(|_| probing.players == ProbedPlayers::Involved && probing.involved_probe == 0)
+        .filter(|_| probing.players == ProbedPlayers::Involved && probing.involved_probe_candidates == 0)
     {
         reader.report_value(raw, "with ProbePlayers=\"involved\" at least 1");
     }

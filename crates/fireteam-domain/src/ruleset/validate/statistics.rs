@@ -5,7 +5,7 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement};
 
 /// Reads the names of `<Region>`, sorted.
-pub(super) fn read_regions(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Box<[Box<str>]> {
+pub(super) fn read_statistics_regions(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Box<[Box<str>]> {
     let Some(element) = element else { return Box::default() };
     let mut reader = ElementReader::new(element, diagnostics);
     let listed = reader.children_named(&["Region"]);

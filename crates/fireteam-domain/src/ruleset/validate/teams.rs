@@ -62,10 +62,10 @@ pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, di
     TeamsSpec {
         team_sizes: sizes.into_iter().map(|size| size as u16).collect(),
         max_party_size: max_party_size as u16,
-        exact_up_to_size: exact_up_to_size as u16,
+        exact_up_to_team_size: exact_up_to_size as u16,
         roles: roles.into(),
         order,
-        role_attribute,
+        offered_roles_attribute: role_attribute,
         bots,
     }
 }

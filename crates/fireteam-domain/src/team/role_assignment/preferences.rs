@@ -95,7 +95,7 @@ mod tests {
     use std::cmp::Reverse;
 
     use super::*;
-    use crate::team::role_assignment::{assign_roles, assign_with_open_seats, filled_places, role_set};
+    use crate::team::role_assignment::{assign_roles, assign_with_open_seats, fillable_places, role_set};
 
     /// Smallest sum of positions over all ways to give each player one of their roles, every role filled.
     fn smallest_sum(roles: &[TeamRole], lists: &[Vec<u16>], filled: &mut Vec<u16>) -> Option<usize> {
@@ -160,7 +160,7 @@ mod tests {
             let mut with_seats = lists.clone();
             with_seats.resize(lists.len() + open_seats, Vec::new());
             let (places, Reverse(smallest)) = best_by_trial(&roles, &with_seats, &mut vec![0; roles.len()]);
-            proptest::prop_assert_eq!(filled_places(&roles, &sets, open_seats), places);
+            proptest::prop_assert_eq!(fillable_places(&roles, &sets, open_seats), places);
             let assigned = assign_with_open_seats(&roles, &sets, &wanted, open_seats);
             proptest::prop_assert!(assigned.iter().zip(&sets).all(|(role, set)| set >> role & 1 == 1));
             let mut lacking = 0;

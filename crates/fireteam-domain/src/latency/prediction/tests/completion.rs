@@ -86,11 +86,11 @@ proptest! {
             let scale = f64::max(2.0, scale[0] + scale[1] * round_trip + scale[2] * f64::max(0.0, upper - round_trip));
             let light = min_possible_round_trip_ms(Some(one.place), Some(other.place));
             let low = (round_trip + quantiles[0] * scale).max(0.0).max(light).min(round_trip);
-            let parts = found.parts;
+            let parts = found.intermediates;
             prop_assert_eq!(parts.access_ms, [slow_one.access_ms, slow_other.access_ms]);
             let compared = [
-                (parts.arc_km, km), (parts.upper_ms, upper), (parts.lower_ms, lower), (parts.middle_ms, middle),
-                (parts.far_model_ms, far), (parts.near_model_ms, near), (parts.blend, blend), (found.round_trip_ms, round_trip),
+                (parts.arc_km, km), (parts.best_route_ms, upper), (parts.max_floor_difference_ms, lower), (parts.mean_residual_ms, middle),
+                (parts.far_model_ms, far), (parts.near_model_ms, near), (parts.far_share, blend), (found.round_trip_ms, round_trip),
                 (found.low_ms, low), (found.high_ms, round_trip + quantiles[1] * scale),
             ];
             for (number, (found, expected)) in compared.into_iter().enumerate() {

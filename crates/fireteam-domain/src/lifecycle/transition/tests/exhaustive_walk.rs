@@ -149,7 +149,8 @@ fn events(found: &Match, now: UnixMs) -> Vec<MatchEvent> {
             events.push(MatchEvent::TicketWithdrawn { ticket_id: id, reason });
         }
     }
-    let is_unasked = |server: &&u8| !found.unconfirmed_servers.contains(&AdvertisementId::from_bytes([**server; 16]));
+    let is_unasked =
+        |server: &&u8| !found.servers_that_did_not_confirm.contains(&AdvertisementId::from_bytes([**server; 16]));
     events.extend(SERVERS.iter().filter(is_unasked).map(|server| MatchEvent::ServerFound(game_server(*server))));
     events
 }

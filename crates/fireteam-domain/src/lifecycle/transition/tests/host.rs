@@ -77,7 +77,7 @@ fn unconfirmed_server_is_replaced_until_the_time_is_over() {
     let silent = apply_event(&rules, &current, MatchEvent::DeadlinePassed, &NO_FACTS, confirm_by);
     assert_eq!(silent.effects, [release_of(7), MatchEffect::FindServer]);
     let next = silent.next_match.unwrap();
-    assert_eq!((next.stage.clone(), next.unconfirmed_servers.len()), (MatchStage::Placing { deadline }, 1));
+    assert_eq!((next.stage.clone(), next.servers_that_did_not_confirm.len()), (MatchStage::Placing { deadline }, 1));
     let late = UnixMs(deadline.0 - 1_000);
     let second = apply_event(&rules, &next, MatchEvent::ServerFound(game_server(8)), &NO_FACTS, late);
     let second = second.next_match.unwrap();

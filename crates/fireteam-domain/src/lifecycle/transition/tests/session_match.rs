@@ -124,7 +124,7 @@ fn session_match_needs_more_than_half_of_its_roster() {
     large.tickets[2].players.extend(more);
     assert_eq!(decisions(&large, [10, 20], &[]), held);
     assert_eq!(decisions(&large, [10, 20], &[3])[0], result);
-    let of_queue = Match { session_start: None, ..large };
+    let of_queue = Match { session_match_start_by_host: None, ..large };
     assert_eq!(decisions(&of_queue, [10, 20], &[])[0], result);
 }
 
@@ -137,7 +137,7 @@ fn leaving_at_once_is_no_sign_of_life_in_a_session_match() {
     }
     let held = [ReportDecision::Wait, ReportDecision::Held(vec![1, 2])];
     assert_eq!(decisions(&current, [10, 11], &[]), held);
-    let of_queue = Match { session_start: None, ..current };
+    let of_queue = Match { session_match_start_by_host: None, ..current };
     assert_eq!(decisions(&of_queue, [10, 11], &[])[1], ReportDecision::Result(vec![1, 2]));
 }
 
@@ -147,6 +147,6 @@ fn reports_of_a_session_match_rate_only_players_who_were_heard() {
     current.side_reports.add_ticket_heard_in_play(ticket_id(2));
     let ratable = [10, 20, 21, 30].map(|n| current.is_user_ratable_by_reports(user_key(n)));
     assert_eq!(ratable, [false, true, true, false]);
-    current.session_start = None;
+    current.session_match_start_by_host = None;
     assert!(current.is_user_ratable_by_reports(user_key(10)));
 }
