@@ -4,6 +4,7 @@
 //! leaves, so a search reads little memory and reads it in order. Columns only prefilter: `filter::admit_advertisement` and
 //! `score::score` define each result.
 
+mod candidates;
 mod certain_prediction;
 mod column_block;
 mod distance_bounds;
@@ -19,6 +20,7 @@ mod partition_key;
 mod plan;
 mod plan_compiler;
 mod player_slots;
+mod predicted_search;
 mod prediction_bound;
 mod query;
 mod result;

@@ -8,35 +8,8 @@ use crate::index::layout::{ColumnLayout, TickScale};
 use crate::index::leaf::Leaf;
 use crate::index::query::SearchQuery;
 use crate::index::vector_cache::VectorCache;
-use crate::index::vector_columns::{COUNTS_UNTIL, FLOOR_COUNT, LIGHT_EXCESS};
+use crate::index::vector_columns::{COUNTS_UNTIL, FLOOR_COUNT};
 use crate::ruleset::probing::LatencyTrust;
-
-/// Columns of one row.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct VectorColumns {
-    pub(super) place: [f32; 3],
-    pub(super) near_ms: f32,
-    pub(super) light_ms: f32,
-    pub(super) counts_until: f32,
-    pub(super) floor_count: f32,
-}
-
-impl VectorColumns {
-    /// `None` if the index has no such columns.
-    #[inline]
-    pub(super) fn of_row(layout: &ColumnLayout, leaf: &Leaf, row: usize) -> Option<Self> {
-        let x = layout.location_column()?;
-        let (near, vector) = (layout.near_excess_column()?, layout.beacon_vector_column()?);
-        let value = |column: usize| leaf.float_value(column, row);
-        Some(Self {
-            place: [value(x), value(x + 1), value(x + 2)],
-            near_ms: value(near),
-            light_ms: value(vector + LIGHT_EXCESS),
-            counts_until: value(vector + COUNTS_UNTIL),
-            floor_count: value(vector + FLOOR_COUNT),
-        })
-    }
-}
 
 /// Limits that a row's columns exceed, where a search certainly predicts the round trip to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,6 +28,14 @@ impl CertainPrediction {
     #[inline(always)]
     pub(super) fn is_certain(&self, counts_until: f32, floor_count: f32) -> bool {
         (self.now_tick < counts_until) & (self.floor_count_min <= floor_count)
+    }
+
+    /// Whether the round trip to a row of a leaf is certainly predicted; `false` if the index has no columns of vectors.
+    #[inline]
+    pub(super) fn is_certain_for_row(&self, layout: &ColumnLayout, leaf: &Leaf, row: usize) -> bool {
+        layout.beacon_vector_column().is_some_and(|vector| {
+            self.is_certain(leaf.float_value(vector + COUNTS_UNTIL, row), leaf.float_value(vector + FLOOR_COUNT, row))
+        })
     }
 
     /// Limits for the searches of `query`, in an index whose rows trust floors of `trust` and have the beacons of `cache`.

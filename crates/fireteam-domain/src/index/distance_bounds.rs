@@ -105,11 +105,17 @@ fn apply_prediction_bound<B: ColumnBlock>(
     lower: &mut [f32],
     round_trip: impl Fn(f32) -> f32,
 ) {
-    let PredictionBound { near_excess_column, vector_column, certain, planes } = prediction;
+    let PredictionBound { near_excess_column, vector_column, certain, is_certain_for_all, planes } = prediction;
     let len = lower.len();
     let column = |offset: usize| &block.lower_values(vector_column + offset)[..len];
     let near_ms = &block.lower_values(*near_excess_column)[..len];
     let light_ms = column(vector_columns::LIGHT_EXCESS);
+    if B::IS_ROWS && *is_certain_for_all {
+        for i in 0..len {
+            lower[i] = planes.least_prediction_ms(true, lower[i], near_ms[i], light_ms[i]);
+        }
+        return;
+    }
     let (until, floor_counts) = (column(vector_columns::COUNTS_UNTIL), column(vector_columns::FLOOR_COUNT));
     for i in 0..len {
         let estimated = round_trip(lower[i]);

@@ -1,6 +1,5 @@
 //! Exact scores of rows, term by term: from columns if they suffice, else from the entry.
 
-use crate::index::certain_prediction::VectorColumns;
 use crate::index::leaf::Leaf;
 use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
@@ -16,17 +15,22 @@ pub(super) fn exact_score(
     plan: &QueryPlan,
     leaf: &Leaf,
     row: usize,
+    on_term: impl FnMut(f64),
+) -> f64 {
+    let round_trip = row_round_trip(index, query, plan, leaf, row);
+    exact_score_with_round_trip(index, query, plan, (leaf, row), round_trip, on_term)
+}
+
+/// The same with the round trip that [`row_round_trip`] gives.
+#[inline(always)]
+pub(super) fn exact_score_with_round_trip(
+    index: &AdvertisementIndex,
+    query: &SearchQuery<'_>,
+    plan: &QueryPlan,
+    (leaf, row): (&Leaf, usize),
+    round_trip: Option<RowRoundTrip>,
     mut on_term: impl FnMut(f64),
 ) -> f64 {
-    let layout = &index.layout;
-    let round_trip = match plan.searcher_predicts {
-        true => predicted_from_columns(index, query, plan, leaf, row).map(RowRoundTrip::Predicted),
-        false => {
-            let region = layout.best_region_ms_column().filter(|_| plan.searcher_has_regions);
-            let has_region = region.is_some_and(|column| !leaf.float_value(column, row).is_nan());
-            (!has_region).then_some(RowRoundTrip::ByDistance)
-        }
-    };
     if let (Some(exact_terms), Some(round_trip)) = (&plan.exact_terms, round_trip) {
         return sum_terms_from_columns(index, query, exact_terms, (leaf, row), round_trip, on_term);
     }
@@ -38,12 +42,29 @@ pub(super) fn exact_score(
     sum
 }
 
+/// Round trip to a row; `None` if it follows only from the row's entry.
+#[inline(always)]
+pub(super) fn row_round_trip(
+    index: &AdvertisementIndex,
+    query: &SearchQuery<'_>,
+    plan: &QueryPlan,
+    leaf: &Leaf,
+    row: usize,
+) -> Option<RowRoundTrip> {
+    if plan.searcher_predicts {
+        return predicted_from_columns(index, query, plan, leaf, row).map(RowRoundTrip::Predicted);
+    }
+    let region = index.layout.best_region_ms_column().filter(|_| plan.searcher_has_regions);
+    let has_region = region.is_some_and(|column| !leaf.float_value(column, row).is_nan());
+    (!has_region).then_some(RowRoundTrip::ByDistance)
+}
+
 /// Round trip to a row, where it follows from columns or from its completed vector.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RowRoundTrip {
     /// By the latency model.
     ByDistance,
-    /// Predicted, or a lower bound of the prediction: milliseconds.
+    /// Predicted, milliseconds.
     Predicted(f64),
 }
 
@@ -57,18 +78,16 @@ fn predicted_from_columns(
     leaf: &Leaf,
     row: usize,
 ) -> Option<f64> {
-    let vector = VectorColumns::of_row(&index.layout, leaf, row)?;
-    if !plan.certain_prediction.is_certain(vector.counts_until, vector.floor_count) {
+    if !plan.certain_prediction.is_certain_for_row(&index.layout, leaf, row) {
         return None;
     }
     let completed = index.vector_cache.as_ref()?.get(leaf.slot(row))?;
     query.searcher.predictor.as_ref()?.predict_completed(completed)
 }
 
-/// Sum of the terms of a row with this round trip, in the order of `Ruleset::soft_filters`. Of a lower bound of the round trip it is a lower
-/// bound of the sum, to the bit.
+/// Sum of the terms of a row with this round trip, in the order of `Ruleset::soft_filters`.
 #[inline(always)]
-pub(super) fn sum_terms_from_columns(
+fn sum_terms_from_columns(
     index: &AdvertisementIndex,
     query: &SearchQuery<'_>,
     exact_terms: &[ExactColumnTerm],

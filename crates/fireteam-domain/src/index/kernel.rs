@@ -301,8 +301,8 @@ fn add_term<B: ColumnBlock>(
     bound_values: &mut [BlockDistanceBounds],
     score_bounds: &mut [f32],
 ) {
-    let (scale, shift, len) = (term.scale, term.shift, score_bounds.len());
-    let normalize = |value: f32| (value * scale + shift).clamp(0.0, 1.0);
+    let len = score_bounds.len();
+    let normalize = |value: f32| term.normalized(value);
     match term.source {
         TermSource::DistanceBound { bound_index } => {
             let values = bound_values[bound_index].get_or_compute(block, &plan.distance_bounds[bound_index], len);
@@ -371,12 +371,9 @@ fn add_weighted_distances(
     distances: impl Iterator<Item = (f32, bool)>,
     curve: impl Fn(f32) -> f32,
 ) {
-    let ColumnTerm { weight, missing_value_term, rounding_error, .. } = *term;
+    let missing_value_term = term.missing_value_term;
     for (bound, (distance, missing)) in score_bounds.iter_mut().zip(distances) {
-        let reduced = distance - rounding_error;
-        // NaN, which only rows without the value have, becomes 1.
-        let reduced = if reduced <= 1.0 { reduced } else { 1.0 };
-        let term = weight * curve(if reduced < 0.0 { 0.0 } else { reduced });
+        let term = term.of_distance(distance, &curve);
         let smaller = if missing_value_term < term { missing_value_term } else { term };
         *bound += if missing { smaller } else { term };
     }

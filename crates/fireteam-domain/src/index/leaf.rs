@@ -90,6 +90,13 @@ impl Leaf {
         (self.row_data[row * self.row_data_stride] >> 32) as u32
     }
 
+    /// Reads the first value of each column, which brings it into the cache.
+    pub(super) fn touch_columns(&self) -> f32 {
+        let floats: f32 = self.float_columns.iter().step_by(self.capacity.max(1)).sum();
+        let words: u32 = self.word_columns.iter().step_by(self.capacity.max(1)).fold(0, |all, word| all ^ word);
+        floats + f32::from_bits(words)
+    }
+
     /// Value of a row in a float column.
     pub(super) fn float_value(&self, column: usize, row: usize) -> f32 {
         self.float_columns[column * self.capacity + row]

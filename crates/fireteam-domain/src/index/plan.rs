@@ -44,6 +44,8 @@ pub(super) struct PredictionBound {
     /// First of the other columns of beacon vectors.
     pub(super) vector_column: usize,
     pub(super) certain: CertainPrediction,
+    /// Whether the round trip to each row of the block is certainly predicted: then the kernel does not read the columns that tell it.
+    pub(super) is_certain_for_all: bool,
     pub(super) planes: BoundPlanes,
 }
 
@@ -97,6 +99,23 @@ pub(super) struct ColumnTerm {
     pub(super) weight: f32,
     /// Term if a value is missing.
     pub(super) missing_value_term: f32,
+}
+
+impl ColumnTerm {
+    /// Normalized value, in [0, 1].
+    #[inline(always)]
+    pub(super) fn normalized(&self, value: f32) -> f32 {
+        (value * self.scale + self.shift).clamp(0.0, 1.0)
+    }
+
+    /// Term of a normalized distance, at most the exact one.
+    #[inline(always)]
+    pub(super) fn of_distance(&self, distance: f32, curve: impl Fn(f32) -> f32) -> f32 {
+        let reduced = distance - self.rounding_error;
+        // NaN, which only rows without the value have, becomes 1.
+        let reduced = if reduced <= 1.0 { reduced } else { 1.0 };
+        self.weight * curve(if reduced < 0.0 { 0.0 } else { reduced })
+    }
 }
 
 /// Exact computation of a term in f64 from columns, without the entry.
@@ -164,12 +183,37 @@ impl QueryPlan {
     /// Bound of predictions by place, if a distance bound is of predictions.
     pub(super) fn route_bound(&self, query: &SearchQuery<'_>) -> Option<RouteBound> {
         let predictor = query.searcher.predictor.as_ref()?;
-        self.distance_bounds.iter().find_map(|bound| match bound {
-            DistanceBound::RoundTrip { prediction: Some(bound), searcher_position, .. } => {
-                let is_possible = bound.certain != CertainPrediction::NEVER;
-                is_possible.then(|| RouteBound::new(predictor, *searcher_position, bound.planes))
+        self.distance_bounds.iter().enumerate().find_map(|(index, bound)| match *bound {
+            DistanceBound::RoundTrip { prediction: Some(bound), searcher_position, x_column, .. } => {
+                let is_possible = bound.certain != CertainPrediction::NEVER && !searcher_position[0].is_nan();
+                is_possible.then(|| RouteBound::new(predictor, searcher_position, x_column, bound, index))
             }
             _ => None,
+        })
+    }
+
+    /// Sets whether the round trip to each row of the next block is certainly predicted.
+    pub(super) fn set_certain_for_all(&mut self, is_certain_for_all: bool) {
+        for bound in &mut self.distance_bounds {
+            if let DistanceBound::RoundTrip { prediction: Some(bound), .. } = bound {
+                bound.is_certain_for_all = is_certain_for_all;
+            }
+        }
+    }
+
+    /// Score bound where the distance bound at `bound_index` is the second of these values instead of the first, which is less.
+    pub(super) fn raised_bound(&self, bound: f32, bound_index: usize, values: [f32; 2]) -> f32 {
+        let terms = self.column_terms.iter().filter(|term| term.source == TermSource::DistanceBound { bound_index });
+        terms.fold(bound, |bound, term| {
+            let [before, after] = values.map(|value| {
+                let distance = term.normalized(value);
+                match term.curve {
+                    DistanceCurve::Linear => term.of_distance(distance, |distance| distance),
+                    DistanceCurve::Quadratic => term.of_distance(distance, |distance| distance * distance),
+                    DistanceCurve::SquareRoot => term.of_distance(distance, f32::sqrt),
+                }
+            });
+            bound + (after - before)
         })
     }
 
@@ -250,7 +294,13 @@ fn distance_bound_for(
                     let columns = layout.near_excess_column().zip(layout.beacon_vector_column());
                     let (near_excess_column, vector_column) = columns.ok_or(DistanceBoundUnavailable::NoColumn)?;
                     let planes = bound_planes(predictor).ok_or(DistanceBoundUnavailable::NoColumn)?;
-                    Some(PredictionBound { near_excess_column, vector_column, certain, planes })
+                    Some(PredictionBound {
+                        near_excess_column,
+                        vector_column,
+                        certain,
+                        is_certain_for_all: false,
+                        planes,
+                    })
                 }
             };
             let model = &query.ruleset.latency_model;

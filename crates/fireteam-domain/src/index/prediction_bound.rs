@@ -66,6 +66,9 @@ const ROUNDING_MARGIN_MS: f64 = 0.1;
 /// kilometer where models are blended, with room.
 const BLEND_ERROR: f32 = 0.001;
 
+/// Largest share by which [`arc_km_at_least`] is less than the arc, up to the end of the blend, with room.
+const ARC_ERROR: f32 = 0.001;
+
 impl BoundPlanes {
     /// Lower bound of predictions to a row, or to each row of a leaf, at this chord: of a row the chord itself, of a leaf the least.
     #[inline(always)]
@@ -85,6 +88,7 @@ impl BoundPlanes {
     }
 
     /// Lower bound of the prediction to a row, where the upper estimate is at least `upper_ms`.
+    #[inline(always)]
     pub(super) fn least_prediction_with_upper_ms(
         &self,
         chord_miles: f32,
@@ -92,7 +96,36 @@ impl BoundPlanes {
         near_ms: f32,
         light_ms: f32,
     ) -> f32 {
-        let arc_km = arc_km_at_least(chord_miles);
+        self.blend_with_upper_ms(arc_km_at_least(chord_miles), upper_ms, near_ms, light_ms)
+    }
+
+    /// Lower bound of the predictions to the rows of a leaf, where each upper estimate is at least `upper_ms`, and the chords are between
+    /// these two. Without an upper estimate that grows with the distance, a blend of two lines is a parabola that opens upwards at most
+    /// as much as the far model rises.
+    #[inline(always)]
+    pub(super) fn least_prediction_of_leaf_with_upper_ms(
+        &self,
+        chords_miles: [f32; 2],
+        upper_ms: f32,
+        near_ms: f32,
+        light_ms: f32,
+    ) -> f32 {
+        const START_KM: f32 = BLEND_START_KM as f32;
+        const END_KM: f32 = (BLEND_START_KM + BLEND_WIDTH_KM) as f32;
+        let [nearest_km, farthest_km] = chords_miles.map(arc_km_at_least);
+        // The arc of the farthest point may be this much longer than its lower bound, on the other side of the earth.
+        let farthest_km = farthest_km * (1.0 + ARC_ERROR);
+        let last_km = if farthest_km < END_KM { farthest_km } else { END_KM };
+        let last_km = if last_km < nearest_km { nearest_km } else { last_km };
+        let first_km = if nearest_km < START_KM { START_KM } else { nearest_km };
+        let blended_km = if first_km < last_km { last_km - first_km } else { 0.0 };
+        let dip_ms = self.far_without_upper.per_km * (0.25 / BLEND_WIDTH_KM as f32) * blended_km * blended_km;
+        let at = |arc_km: f32| self.blend_with_upper_ms(arc_km, upper_ms, near_ms, light_ms);
+        lesser(at(nearest_km), at(last_km)) - dip_ms
+    }
+
+    #[inline(always)]
+    fn blend_with_upper_ms(&self, arc_km: f32, upper_ms: f32, near_ms: f32, light_ms: f32) -> f32 {
         let upper = upper_ms + self.slack_ms;
         let near = lesser(self.near.value(arc_km, near_ms), upper);
         let far = self.far_without_upper.value(arc_km, light_ms) + self.of_upper * upper_ms;

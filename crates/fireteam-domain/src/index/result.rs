@@ -1,6 +1,8 @@
 //! Search result: hits with their scores, counters, and the buffers that searches reuse.
 
 use crate::filter::Refusal;
+use crate::index::candidates::{Candidate, Candidates};
+use crate::index::exact_score::RowRoundTrip;
 use crate::index::kernel::KernelBuffers;
 use crate::index::top_k::TopK;
 use crate::index::tree::RowAddr;
@@ -62,4 +64,12 @@ pub(super) struct SearchBuffers {
     /// Slots with a cost, and the cost, sorted by slot.
     pub(super) slot_costs: Vec<(u32, f64)>,
     pub(super) surviving_rows: Vec<(f32, u32)>,
+    /// Rows that a search with predictions has yet to score.
+    pub(super) candidates: Candidates,
+    /// Candidates that are scored now.
+    pub(super) best_candidates: Vec<Candidate>,
+    /// Slots of scored candidates, and the round trip to each where it does not need the entry.
+    pub(super) candidate_round_trips: Vec<(u32, Option<RowRoundTrip>)>,
+    /// Score bound and position in `leaf_bounds` of the leaves that a search with predictions is to visit.
+    pub(super) bounded_leaves: Vec<(f32, u32)>,
 }

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::filter::{Refusal, Searcher, admit_advertisement, admit_visible_advertisement};
-use crate::index::certain_prediction::{CertainPrediction, VectorColumns};
+use crate::index::certain_prediction::CertainPrediction;
 use crate::index::column_block::{BLOCK_LEN_MAX, LeafBoundsBlock, RowBlock};
-use crate::index::exact_score::{RowRoundTrip, exact_score, sum_terms_from_columns};
+use crate::index::exact_score::{exact_score, exact_score_with_round_trip, row_round_trip};
 use crate::index::kernel::{InstructionSet, evaluate_block};
 use crate::index::leaf::{Leaf, ROWS_PER_LEAF};
 use crate::index::plan::QueryPlan;
@@ -20,22 +20,20 @@ use crate::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
 use crate::score::{for_each_soft_filter_term, score};
 
 /// Number of leaves visited one by one, best first, before the remaining leaves are collected.
-const BEST_FIRST_LEAVES: usize = 16;
+pub(super) const BEST_FIRST_LEAVES: usize = 16;
 /// If more than one in this many leaves remains after the best-first leaves, they are visited in memory order.
-const SWEEP_LEAF_RATIO: usize = 6;
+pub(super) const SWEEP_LEAF_RATIO: usize = 6;
 /// Up to this many leaves are all visited. That takes microseconds, and a search without hits in a small population
 /// then has complete refusal counts.
 const ALWAYS_VISITED_LEAVES: usize = 8;
 /// Number of bounds that are compared together.
-const BOUND_COMPARISON_CHUNK_LEN: usize = 16;
+pub(super) const BOUND_COMPARISON_CHUNK_LEN: usize = 16;
 /// Maximum number of rows that a search with too few hits evaluates only to count refusals.
 const REFUSAL_COUNTING_ROWS_MAX: usize = 4096;
 /// Number of own rows found after which the kernel checks the owner column.
 const OWN_ROWS_THRESHOLD: u32 = 32;
-/// Number of rows whose round trips are predicted between two merges of the top k.
-const PREDICTED_ROWS_PER_MERGE: usize = 8;
 /// Score bound of a visited leaf: NaN, for which all comparisons are false.
-const VISITED_LEAF_BOUND: f32 = f32::NAN;
+pub(super) const VISITED_LEAF_BOUND: f32 = f32::NAN;
 
 impl AdvertisementIndex {
     /// Finds the best advertisements for `query`, exactly as defined by `filter::admit_advertisement` and `score::score`.
@@ -75,6 +73,7 @@ fn run_search(
     buffers.refusal_counts.clear();
     buffers.refusal_counts.resize(Refusal::counter_count(query.ruleset.refusing_rule_count()), 0);
     buffers.excluded_rows.clear();
+    buffers.candidate_round_trips.clear();
     let excluded_ids = query.searcher.excluded_ids.iter().filter(|&&id| !query.searcher.avoided.is_hidden(id));
     let slots = excluded_ids.filter_map(|&id| index.slab.slot_of(id));
     buffers.excluded_rows.extend(slots.map(|slot| index.slab.row_addr(slot)));
@@ -88,7 +87,10 @@ fn run_search(
         IndexSearch { index, query, instruction_set, plan, route_bound, buffers, rows_left, truncated: false };
     search.judge_probed_rows();
     search.compute_leaf_score_bounds();
-    search.visit_leaves();
+    match search.route_bound {
+        Some(_) => search.find_hits_by_candidates(),
+        None => search.visit_leaves(),
+    }
     search.merge_pending_rows();
     search.count_refusals_in_skipped_leaves();
     search.compute_hit_terms();
@@ -133,16 +135,16 @@ fn find_probed_rows(index: &AdvertisementIndex, query: &SearchQuery<'_>, buffers
 }
 
 /// State of a running search.
-struct IndexSearch<'a, 'q> {
-    index: &'a AdvertisementIndex,
-    query: &'a SearchQuery<'q>,
-    instruction_set: InstructionSet,
-    plan: QueryPlan,
+pub(super) struct IndexSearch<'a, 'q> {
+    pub(super) index: &'a AdvertisementIndex,
+    pub(super) query: &'a SearchQuery<'q>,
+    pub(super) instruction_set: InstructionSet,
+    pub(super) plan: QueryPlan,
     /// `None` if no term is predicted.
-    route_bound: Option<RouteBound>,
-    buffers: &'a mut SearchBuffers,
+    pub(super) route_bound: Option<RouteBound>,
+    pub(super) buffers: &'a mut SearchBuffers,
     /// Number of rows that may still be evaluated.
-    rows_left: u32,
+    pub(super) rows_left: u32,
     truncated: bool,
 }
 
@@ -219,7 +221,7 @@ impl IndexSearch<'_, '_> {
             }
         }
         let mut order = std::mem::take(&mut self.buffers.leaf_order);
-        self.collect_leaves_below_cutoff(&mut order);
+        self.collect_leaves_below_cutoff(self.bound_cutoff().min(f32::MAX), &mut order);
         let rows_left = order.len() * ROWS_PER_LEAF;
         let in_memory_order =
             self.buffers.leaf_bounds.len() < order.len() * SWEEP_LEAF_RATIO && rows_left < self.rows_left as usize;
@@ -252,19 +254,19 @@ impl IndexSearch<'_, '_> {
     }
 
     /// Leaf at a position in `leaf_bounds`.
-    fn leaf_at(&self, position: usize) -> &Leaf {
+    pub(super) fn leaf_at(&self, position: usize) -> &Leaf {
         let (partition, first) = self.partition_of_leaf(position);
         &self.index.partition_tree(partition).leaves[position - first]
     }
 
     /// Partition number of the leaf at `position`, and position of the partition's first leaf.
-    fn partition_of_leaf(&self, position: usize) -> (u32, usize) {
+    pub(super) fn partition_of_leaf(&self, position: usize) -> (u32, usize) {
         self.buffers.partition_starts
             [self.buffers.partition_starts.partition_point(|&(_, first)| first <= position) - 1]
     }
 
     /// Position of the leaf with the lowest score bound; `None` if no leaf is left.
-    fn leaf_with_lowest_bound(&self) -> Option<usize> {
+    pub(super) fn leaf_with_lowest_bound(&self) -> Option<usize> {
         let bounds = &self.buffers.leaf_bounds;
         let lowest_of = |bounds: &[f32]| {
             bounds.iter().fold(f32::INFINITY, |lowest, &bound| if bound < lowest { bound } else { lowest })
@@ -278,10 +280,9 @@ impl IndexSearch<'_, '_> {
         (lowest < f32::INFINITY).then(|| bounds.iter().position(|&bound| bound == lowest)).flatten()
     }
 
-    /// Collects the leaves that can contain a hit, in memory order, as score bound and position. Bounds are not
+    /// Collects the leaves with score bounds up to `cutoff`, in memory order, as score bound and position. Bounds are not
     /// negative, so their bits sort like their values.
-    fn collect_leaves_below_cutoff(&mut self, order: &mut Vec<u64>) {
-        let cutoff = self.bound_cutoff().min(f32::MAX);
+    pub(super) fn collect_leaves_below_cutoff(&self, cutoff: f32, order: &mut Vec<u64>) {
         order.clear();
         for (chunk, bounds) in self.buffers.leaf_bounds.chunks(BOUND_COMPARISON_CHUNK_LEN).enumerate() {
             if bounds.iter().fold(0, |below, &bound| below + u32::from(bound <= cutoff)) == 0 {
@@ -294,7 +295,7 @@ impl IndexSearch<'_, '_> {
     }
 
     /// Score bound above which a row cannot be a hit; infinite until there are enough hits.
-    fn bound_cutoff(&self) -> f32 {
+    pub(super) fn bound_cutoff(&self) -> f32 {
         self.buffers.top_k.kth_best_row().map_or(f32::INFINITY, |kth| self.plan.bound_cutoff_for_score(kth.score))
     }
 
@@ -310,24 +311,40 @@ impl IndexSearch<'_, '_> {
         for first_row in (0..leaf.used_len()).step_by(BLOCK_LEN_MAX) {
             let full_len = BLOCK_LEN_MAX.min(leaf.used_len() - first_row);
             let first_addr = RowAddr { partition, leaf: (position - first) as u32, row: first_row as u32 };
-            let (mut len, mut rows) = (full_len, self.unskipped_row_count(leaf, first_addr, full_len));
-            if rows > 0 && self.rows_left == 0 {
-                self.truncated = true;
-                return false;
-            }
-            while self.rows_left < rows {
-                len -= 1;
-                rows = self.unskipped_row_count(leaf, first_addr, len);
-            }
-            self.truncated |= len < full_len;
-            self.rows_left -= rows;
+            let Some(len) = self.take_rows(leaf, first_addr, full_len) else { return false };
             self.evaluate_rows(leaf, first_addr, len);
         }
         true
     }
 
+    /// Takes the first rows of a block from the evaluation limit, and returns their number, with holes. `None` if the limit is reached.
+    pub(super) fn take_rows(&mut self, leaf: &Leaf, first_addr: RowAddr, full_len: usize) -> Option<usize> {
+        let (mut len, mut rows) = (full_len, self.unskipped_row_count(leaf, first_addr, full_len));
+        if rows > 0 && self.rows_left == 0 {
+            self.truncated = true;
+            return None;
+        }
+        while self.rows_left < rows {
+            len -= 1;
+            rows = self.unskipped_row_count(leaf, first_addr, len);
+        }
+        self.truncated |= len < full_len;
+        self.rows_left -= rows;
+        Some(len)
+    }
+
     /// Evaluates `len` rows of `leaf` from `first_addr`.
     fn evaluate_rows(&mut self, leaf: &Leaf, first_addr: RowAddr, len: usize) {
+        let cutoff = self.bound_cutoff().min(f32::MAX);
+        if self.compute_row_score_bounds(leaf, first_addr, len) == 0 {
+            return;
+        }
+        self.list_surviving_rows(first_addr, len, cutoff);
+        self.score_surviving_rows(leaf);
+    }
+
+    /// Computes the score bounds of `len` rows of `leaf` from `first_addr`. Returns the number of rows that are not refused.
+    pub(super) fn compute_row_score_bounds(&mut self, leaf: &Leaf, first_addr: RowAddr, len: usize) -> u32 {
         let first_row = first_addr.row as usize;
         self.buffers.kernel_buffers.score_bounds[..len].fill(self.plan.constant_terms);
         for hole in leaf.hole_positions().iter().map(|&hole| hole as usize) {
@@ -340,22 +357,23 @@ impl IndexSearch<'_, '_> {
             self.buffers.kernel_buffers.score_bounds[row - first_row] = f32::INFINITY;
         }
         self.refuse_rows_excluded_by_id(first_addr, len);
-        let cutoff = self.bound_cutoff().min(f32::MAX);
-        let SearchBuffers { kernel_buffers, refusal_counts, surviving_rows, .. } = &mut *self.buffers;
+        let SearchBuffers { kernel_buffers, refusal_counts, .. } = &mut *self.buffers;
         let block = RowBlock { leaf, first_row, len };
-        if evaluate_block(self.instruction_set, &self.plan, block, kernel_buffers, refusal_counts, len) == 0 {
-            return;
-        }
+        evaluate_block(self.instruction_set, &self.plan, block, kernel_buffers, refusal_counts, len)
+    }
+
+    /// Lists the rows of the last block with score bounds up to `cutoff`, with their bounds.
+    pub(super) fn list_surviving_rows(&mut self, first_addr: RowAddr, len: usize, cutoff: f32) {
+        let SearchBuffers { kernel_buffers, surviving_rows, .. } = &mut *self.buffers;
         surviving_rows.clear();
         for (chunk, bounds) in kernel_buffers.score_bounds[..len].chunks(BOUND_COMPARISON_CHUNK_LEN).enumerate() {
             if bounds.iter().fold(0, |below, &bound| below | u32::from(bound <= cutoff)) == 0 {
                 continue;
             }
-            let first = first_row + chunk * BOUND_COMPARISON_CHUNK_LEN;
+            let first = first_addr.row as usize + chunk * BOUND_COMPARISON_CHUNK_LEN;
             let below = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
             surviving_rows.extend(below.map(|(offset, &bound)| (bound, (first + offset) as u32)));
         }
-        self.score_surviving_rows(leaf);
     }
 
     /// Number of rows of a block that are evaluated with it.
@@ -410,71 +428,19 @@ impl IndexSearch<'_, '_> {
             }
             let cutoff = self.bound_cutoff();
             let (batch, later) = rest.split_at_mut(batch_len);
-            let kept = self.keep_rows_within_bounds(leaf, batch, cutoff);
-            self.offer_rows(leaf, &mut batch[..kept]);
+            for &(bound, row) in &*batch {
+                if cutoff < bound {
+                    continue;
+                }
+                self.offer_row(leaf, row as usize);
+            }
+            self.merge_if_due();
             rest = later;
         }
         self.buffers.surviving_rows = survivors;
     }
 
-    /// Moves the rows of `batch` that may be hits, by their bounds and by the route bound, to its front, and returns their number. With a
-    /// route bound, each of them gets a lower bound of its score in place of its bound.
-    fn keep_rows_within_bounds(&mut self, leaf: &Leaf, batch: &mut [(f32, u32)], cutoff: f32) -> usize {
-        let kth_score = self.buffers.top_k.kth_best_row().map_or(f64::INFINITY, |kth| kth.score);
-        let mut kept = 0;
-        for position in 0..batch.len() {
-            let (bound, row) = batch[position];
-            if cutoff < bound {
-                continue;
-            }
-            let least_score = self.least_score_by_routes(leaf, row as usize);
-            if least_score.is_none_or(|score| score <= kth_score) {
-                batch.swap(kept, position);
-                batch[kept].0 = least_score.map_or(f32::NEG_INFINITY, |score| (score as f32).next_down());
-                kept += 1;
-            }
-        }
-        kept
-    }
-
-    /// Lower bound of a row's score by the least route to its place. `None` if it is not known that the round trip is predicted.
-    fn least_score_by_routes(&mut self, leaf: &Leaf, row: usize) -> Option<f64> {
-        let (route_bound, exact_terms) = self.route_bound.as_mut().zip(self.plan.exact_terms.as_ref())?;
-        let vector = VectorColumns::of_row(&self.index.layout, leaf, row)?;
-        if !self.plan.certain_prediction.is_certain(vector.counts_until, vector.floor_count) {
-            return None;
-        }
-        let least_ms = route_bound.least_prediction_ms(vector.place, vector.near_ms, vector.light_ms);
-        let least = RowRoundTrip::Predicted(least_ms.into());
-        Some(sum_terms_from_columns(self.index, self.query, exact_terms, (leaf, row), least, |_| {}))
-    }
-
-    /// Scores rows exactly and offers them to the top k. With a route bound, the best come first, a few at a time: each exact score reads
-    /// a vector that is in no cache, and after the first ones few others can be hits.
-    fn offer_rows(&mut self, leaf: &Leaf, rows: &mut [(f32, u32)]) {
-        if self.route_bound.is_none() {
-            rows.iter().for_each(|&(_, row)| self.offer_row(leaf, row as usize));
-            return self.merge_if_due();
-        }
-        rows.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
-        for chunk in rows.chunks(PREDICTED_ROWS_PER_MERGE) {
-            if self.buffers.top_k.kth_best_row().is_some_and(|kth| kth.score < f64::from(chunk[0].0)) {
-                return;
-            }
-            if let Some(cache) = &self.index.vector_cache {
-                // The cache misses of the rows overlap.
-                std::hint::black_box(chunk.iter().map(|&(_, row)| cache.touch(leaf.slot(row as usize))).sum::<f64>());
-            }
-            chunk.iter().for_each(|&(_, row)| self.offer_row(leaf, row as usize));
-            if self.buffers.top_k.kth_best_row().is_some() {
-                self.merge_pending_rows();
-            } else {
-                self.merge_if_due();
-            }
-        }
-    }
-
-    fn merge_if_due(&mut self) {
+    pub(super) fn merge_if_due(&mut self) {
         if self.buffers.top_k.should_merge() || self.buffers.top_k.merge_could_complete_k() {
             self.merge_pending_rows();
         }
@@ -488,14 +454,15 @@ impl IndexSearch<'_, '_> {
     }
 
     /// Cost of avoided players that is added to the score of a row.
-    fn cost_of(&self, slot: u32) -> f64 {
+    pub(super) fn cost_of(&self, slot: u32) -> f64 {
         let costs = &self.buffers.slot_costs;
         costs.binary_search_by_key(&slot, |(slot, _)| *slot).map_or(0.0, |index| costs[index].1)
     }
 
     /// Computes the terms of the hits. Computing them again for the few hits is cheaper than storing them for all rows.
     fn compute_hit_terms(&mut self) {
-        let SearchBuffers { top_k, hit_terms, probed_slots, .. } = &mut *self.buffers;
+        let SearchBuffers { top_k, hit_terms, probed_slots, candidate_round_trips, .. } = &mut *self.buffers;
+        candidate_round_trips.sort_unstable_by_key(|(slot, _)| *slot);
         hit_terms.clear();
         for row in top_k.best_rows() {
             let addr = self.index.slab.row_addr(row.slot);
@@ -505,12 +472,20 @@ impl IndexSearch<'_, '_> {
                 for_each_soft_filter_term(self.query.ruleset, searcher, &view, |term| hit_terms.push(term));
                 continue;
             }
-            exact_score(self.index, self.query, &self.plan, leaf, addr.row as usize, |term| hit_terms.push(term));
+            let known = candidate_round_trips.binary_search_by_key(&row.slot, |(slot, _)| *slot);
+            let round_trip = match known {
+                Ok(index) => candidate_round_trips[index].1,
+                Err(_) => row_round_trip(self.index, self.query, &self.plan, leaf, addr.row as usize),
+            };
+            let row = (leaf, addr.row as usize);
+            exact_score_with_round_trip(self.index, self.query, &self.plan, row, round_trip, |term| {
+                hit_terms.push(term);
+            });
         }
     }
 
     /// Admits the pending rows of the top k and merges them.
-    fn merge_pending_rows(&mut self) {
+    pub(super) fn merge_pending_rows(&mut self) {
         let (index, query) = (self.index, self.query);
         let SearchBuffers { top_k, refusal_counts, .. } = &mut *self.buffers;
         prefetch_entries(index, top_k.pending_rows());

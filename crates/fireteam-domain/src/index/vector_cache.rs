@@ -12,7 +12,7 @@ use crate::latency::beacon_vector::{CompletedVector, complete_published_vector};
 pub(super) struct VectorCache {
     /// Fleet with which vectors are completed; `None` completes none.
     fleet: Option<Arc<BeaconFleet>>,
-    by_slot: Vec<Option<Box<CompletedVector>>>,
+    by_slot: Vec<Option<CompletedVector>>,
     /// First slot that may have a vector of another fleet.
     next_stale_slot: usize,
     /// Number of entries with a floor to a beacon, by beacon id.
@@ -31,7 +31,7 @@ impl VectorCache {
 
     /// Vector of the entry in a slot.
     pub(super) fn get(&self, slot: u32) -> Option<&CompletedVector> {
-        self.by_slot.get(slot as usize)?.as_deref()
+        self.by_slot.get(slot as usize)?.as_ref()
     }
 
     /// Reads one number from each cache line of the vector in a slot.
@@ -50,7 +50,7 @@ impl VectorCache {
             self.by_slot.resize_with(slot + 1, || None);
         }
         if let Some(place) = self.by_slot.get_mut(slot) {
-            *place = completed.map(Box::new);
+            *place = completed;
         }
     }
 

@@ -8,7 +8,7 @@ use fireteam::domain::limit::RATING_HISTORY_ENTRIES_PER_RATING_MAX;
 use fireteam::domain::match_result::{
     MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UserSatisfactionStatistics,
 };
-use fireteam::domain::rating::{AllUsersMatchActivity, Side};
+use fireteam::domain::rating::{AllUsersMatchActivity, Side, Skill};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{FinishedMatch, QueueOutcome as Out, QueueWrite, RatingRow};
@@ -119,17 +119,7 @@ impl Model {
                     });
                     touched.insert(*user);
                     let row = self.rating(*user, key);
-                    self.set_rating(RatingRow {
-                        user: *user,
-                        key,
-                        rating: new.estimate,
-                        volatility: new.volatility,
-                        rated_match_count: new.match_count,
-                        last_match_at: new.last_match_at.unwrap_or(now),
-                        streak: new.streak,
-                        satisfaction: row.map(|row| row.satisfaction).unwrap_or_default(),
-                        last_match_active_period: new.last_match_active_period,
-                    });
+                    self.set_rating(rating_row_after_match(row, (*user, key), new, now));
                     self.changes.push(RatingHistoryEntry {
                         user: *user,
                         key,
@@ -209,5 +199,25 @@ fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> Ratin
         streak: 0,
         satisfaction: UserSatisfactionStatistics::default(),
         last_match_active_period: 0,
+    }
+}
+
+/// Rating row of a user after a match.
+fn rating_row_after_match(
+    before: Option<RatingRow>,
+    (user, key): (UserKey, RatingKey),
+    after: &Skill,
+    now: UnixMs,
+) -> RatingRow {
+    RatingRow {
+        user,
+        key,
+        rating: after.estimate,
+        volatility: after.volatility,
+        rated_match_count: after.match_count,
+        last_match_at: after.last_match_at.unwrap_or(now),
+        streak: after.streak,
+        satisfaction: before.map(|row| row.satisfaction).unwrap_or_default(),
+        last_match_active_period: after.last_match_active_period,
     }
 }
