@@ -13,7 +13,7 @@ use crate::telemetry::label::TaskLabel;
 /// Interval at which ended windows are looked for.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Counted events of a server.
+/// Reporter of rejected calls that were only counted.
 #[derive(Clone, Debug)]
 pub(super) struct UnloggedRejectionReporter {
     pub(super) calls: Arc<RpcMetrics>,

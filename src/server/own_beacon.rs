@@ -64,7 +64,7 @@ impl BoundBeacon {
     pub(super) fn start(self, engine: BeaconEngine, supervisor: &TaskSupervisor) -> anyhow::Result<RunningBeacon> {
         let Self { udp, site, clock } = self;
         let thread = udp.spawn(supervisor).context("start the thread of the beacon")?;
-        let (stop, registry) = (CancellationToken::new(), Arc::new(EngineRegistry { engine }));
+        let (stop, registry) = (CancellationToken::new(), Arc::new(InProcessBeaconRegistry { engine }));
         let stop_of_task = stop.clone();
         let start = move || run_announcer(registry.clone(), site.clone(), clock.clone(), stop_of_task.clone());
         drop(supervisor.spawn_restarting(TaskLabel::OwnBeacon, &stop, start));
@@ -73,12 +73,12 @@ impl BoundBeacon {
 }
 
 /// Engine of this process, to which the beacon announces itself without a call.
-struct EngineRegistry {
+struct InProcessBeaconRegistry {
     engine: BeaconEngine,
 }
 
 #[async_trait]
-impl BeaconRegistry for EngineRegistry {
+impl BeaconRegistry for InProcessBeaconRegistry {
     async fn announce(&self, site: &BeaconSite, trips: Vec<PeerTrip>) -> Result<Duration, RegistryError> {
         let command = AnnounceBeaconCommand {
             id: site.id,

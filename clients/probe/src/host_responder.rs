@@ -97,7 +97,7 @@ impl HostResponder {
             let cookie = self.cookie_key.cookie(from, &question, slot);
             return Some(EchoReply { question, flags, wait_10ms, held_10us, cookie }.encode(key).to_vec());
         }
-        let Involved { question, cookie, game_data } = Involved::decode(packet, key).ok()?;
+        let Involved { question, quick_reply_cookie: cookie, game_data } = Involved::decode(packet, key).ok()?;
         if question.advertisement_id_prefix != *own || !self.cookie_key.is_good(&cookie, from, &question, slot) {
             return None;
         }

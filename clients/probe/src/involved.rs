@@ -26,7 +26,7 @@ pub struct Involved<'a> {
     /// Number, nonce, advertisement and stamp.
     pub question: ReturnedQuestionFields,
     /// Cookie of the answer to a quick probe of the same run.
-    pub cookie: [u8; 16],
+    pub quick_reply_cookie: [u8; 16],
     /// Data for the host's game, such as its build: at most [`GAME_DATA_BYTES_MAX`].
     pub game_data: &'a [u8],
 }
@@ -39,7 +39,7 @@ impl<'a> Involved<'a> {
         }
         let mut packet = vec![0; QUESTION_BYTES_BEFORE_DATA];
         self.question.write(&mut packet, PacketType::Involved, 0);
-        packet[32..48].copy_from_slice(&self.cookie);
+        packet[32..48].copy_from_slice(&self.quick_reply_cookie);
         packet[48..50].copy_from_slice(&(self.game_data.len() as u16).to_be_bytes());
         packet.extend(self.game_data);
         let code: [u8; QUESTION_MAC_BYTES] = mac(key.bytes(), &[&packet]);
@@ -58,7 +58,7 @@ impl<'a> Involved<'a> {
         if !is_mac(key.bytes(), &[signed], &code) {
             return Err(PacketError::Mac);
         }
-        Ok(Self { question, cookie: bytes_at(signed, 32), game_data })
+        Ok(Self { question, quick_reply_cookie: bytes_at(signed, 32), game_data })
     }
 }
 

@@ -46,7 +46,7 @@ pub use crate::host_responder::{ArrivalAndAnswerTime, HostResponder};
 pub use crate::involved::{GAME_DATA_BYTES_MAX, INVOLVED_BYTES_MAX, Involved, InvolvedReply, Verdict};
 pub use crate::prober::{HostProber, ProbeFinding, ProbeTarget};
 pub use crate::run::{
-    INVOLVED_PACKETS_MAX, LossInterval, PACKETS_PER_RUN_MAX, PACKETS_TO_SILENT_HOST_MAX, ProbeRun, RoundTripStatistics,
+    LossInterval, PACKETS_PER_RUN_MAX, PACKETS_TO_SILENT_HOST_MAX, ProbeRun, RoundTripStatistics,
     answer_timeout_from_estimate_ms,
 };
 

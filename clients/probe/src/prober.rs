@@ -127,7 +127,7 @@ impl HostProber {
         let cookie = self.cookie.filter(|cookie| now_us.saturating_sub(cookie.received_us) <= COOKIE_AGE_MAX_US);
         let (packet, is_involved) = match (&self.game_data, cookie) {
             (Some(game_data), Some(cookie)) => {
-                (Involved { question, cookie: cookie.bytes, game_data }.encode(key)?, true)
+                (Involved { question, quick_reply_cookie: cookie.bytes, game_data }.encode(key)?, true)
             }
             (Some(_), None) | (None, _) => (EchoRequest(question).encode(key).to_vec(), false),
         };

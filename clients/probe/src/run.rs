@@ -44,10 +44,8 @@ const Z_95: f64 = 1.959_963_984_540_054;
 
 /// Packets of a run to a host that has not answered.
 pub const PACKETS_TO_SILENT_HOST_MAX: u32 = 3;
-/// Packets of a quick run.
+/// Packets of a run, quick or involved, to one host.
 pub const PACKETS_PER_RUN_MAX: u32 = 10;
-/// Packets of an involved run.
-pub const INVOLVED_PACKETS_MAX: u32 = 20;
 /// Answers from which a run may be enough.
 const ANSWERS_FOR_EARLY_END_MIN: usize = 4;
 /// Difference of the two least round trips of a run that is enough: this, milliseconds, or this share of the least.

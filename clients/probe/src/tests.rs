@@ -114,7 +114,7 @@ fn host_packets_equal_the_computed_ones() {
         assert_eq!(EchoReply::decode(&bytes(&case.echo_reply), &key), Ok(reply));
 
         let (payload, question) = (bytes(&case.payload), ReturnedQuestionFields { sequence: case.seq + 1, ..question });
-        let involved = Involved { question, cookie, game_data: &payload };
+        let involved = Involved { question, quick_reply_cookie: cookie, game_data: &payload };
         assert_eq!(involved.encode(&key).unwrap(), bytes(&case.involved));
         assert_eq!(Involved::decode(&bytes(&case.involved), &key), Ok(involved));
 
@@ -273,7 +273,8 @@ fn involved_answer_is_never_longer_than_its_question() {
         ReturnedQuestionFields { sequence: 1, nonce: [2; 8], advertisement_id_prefix: [3; 8], stamp: [4; 8] };
     let data = [5; 2_000];
     for asked in [0, 1, 100, GAME_DATA_BYTES_MAX] {
-        let packet = Involved { question, cookie: [6; 16], game_data: &data[..asked] }.encode(&key).unwrap();
+        let packet =
+            Involved { question, quick_reply_cookie: [6; 16], game_data: &data[..asked] }.encode(&key).unwrap();
         assert!(packet.len() <= INVOLVED_BYTES_MAX);
         for answered in 0..1_300 {
             let game_data = &data[..answered];
@@ -283,7 +284,7 @@ fn involved_answer_is_never_longer_than_its_question() {
             assert_eq!(reply.is_some(), answered <= asked + 18, "{answered} bytes for {asked}");
         }
     }
-    let too_long = Involved { question, cookie: [6; 16], game_data: &data[..=GAME_DATA_BYTES_MAX] };
+    let too_long = Involved { question, quick_reply_cookie: [6; 16], game_data: &data[..=GAME_DATA_BYTES_MAX] };
     assert_eq!(too_long.encode(&key), None);
 }
 

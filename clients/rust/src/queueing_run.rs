@@ -44,7 +44,7 @@ pub struct QueueingRun {
     clock: RunClock,
     calls: JoinSet<(CallId, Result<QueueAnswer, CallError>)>,
     watch: Option<OpenWatch>,
-    events: mpsc::Receiver<QueueEvent>,
+    game_events: mpsc::Receiver<QueueEvent>,
     handle: QueueingHandle,
     /// Socket on which beacons are measured while the ticket waits.
     beacon_socket: Option<Arc<UdpSocket>>,
@@ -93,7 +93,7 @@ impl QueueingRun {
             clock: RunClock::start(),
             calls: JoinSet::new(),
             watch: None,
-            events,
+            game_events: events,
             handle: QueueingHandle(sender),
             beacon_socket: None,
             latency_tokens: None,
@@ -162,7 +162,7 @@ impl QueueingRun {
             }
             let event = tokio::select! {
                 Some(Ok((id, result))) = self.calls.join_next() => QueueEvent::Answer { id, result },
-                Some(event) = self.events.recv() => event,
+                Some(event) = self.game_events.recv() => event,
                 event = next_of_watch(&mut self.watch) => event,
                 token = latency_tokens::next_token_or_pending(&mut self.latency_tokens) => QueueEvent::LatencyToken(token.into()),
                 event = when_some(&mut asking) => {
@@ -193,7 +193,7 @@ impl QueueingRun {
         let Some(tokens) = self.latency_tokens.as_mut().filter(|_| !is_entered) else { return };
         let event = tokio::select! {
             token = tokens.first() => QueueEvent::LatencyToken(token.into()),
-            Some(event) = self.events.recv() => event,
+            Some(event) = self.game_events.recv() => event,
         };
         self.queueing.handle(event, self.clock.now());
     }

@@ -20,7 +20,6 @@ mod partition_key;
 mod plan;
 mod plan_compiler;
 mod player_slots;
-mod predicted_search;
 mod prediction_bound;
 mod query;
 mod result;

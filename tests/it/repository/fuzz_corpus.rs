@@ -272,7 +272,7 @@ fn probe_packets() -> Vec<(&'static str, Vec<u8>)> {
     let flags = HostStateFlags { full: true, asks_to_wait: false };
     let echo_reply = EchoReply { question, flags, wait_10ms: 0, held_10us: 5, cookie };
     let game_data = b"build 7";
-    let involved = Involved { question, cookie, game_data };
+    let involved = Involved { question, quick_reply_cookie: cookie, game_data };
     let involved_reply =
         InvolvedReply { question, wait_10ms: 0, held_10us: 5, verdict: Verdict::Incompatible, game_data };
     let (hello, beacon_id, sent_us) = (Hello { sequence: 1, nonce: [4; 8] }, 7, 1_000_000);

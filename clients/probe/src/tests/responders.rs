@@ -62,7 +62,9 @@ fn host_asks_its_game_only_with_a_good_cookie() {
     );
     let reply = EchoReply::decode(&reply.unwrap(), &key).unwrap();
     assert_eq!(reply.held_10us, 12);
-    let involved = |cookie| Involved { question: question(2), cookie, game_data: b"build 7" }.encode(&key).unwrap();
+    let involved = |cookie| {
+        Involved { question: question(2), quick_reply_cookie: cookie, game_data: b"build 7" }.encode(&key).unwrap()
+    };
     let good = involved(reply.cookie);
     assert_eq!(host.handle(&involved([0; 16]), endpoint(1), at(SECOND_US), no_judge), None);
     assert_eq!(host.handle(&good, endpoint(2), at(SECOND_US), no_judge), None);
@@ -100,7 +102,8 @@ fn host_answers_within_its_limits() {
         let from = endpoint(number * 256);
         let reply = host.handle(&echo, from, at(6 * SECOND_US), no_judge).unwrap();
         let cookie = EchoReply::decode(&reply, &key).unwrap().cookie;
-        let packet = Involved { question: question(2), cookie, game_data: &[] }.encode(&key).unwrap();
+        let packet =
+            Involved { question: question(2), quick_reply_cookie: cookie, game_data: &[] }.encode(&key).unwrap();
         let mut judge = |_: &[u8], _: &mut Vec<u8>| {
             judged += 1;
             Verdict::Fits

@@ -13,7 +13,7 @@ pub(super) struct TokenRenewal {
     /// Empty for none.
     latest: Vec<u8>,
     /// Time from which it is to be sent. `None` if the server has it.
-    due_at: Option<MonotonicTime>,
+    send_due_at: Option<MonotonicTime>,
     /// Heartbeat with a token, underway.
     call: Option<CallId>,
 }
@@ -23,7 +23,7 @@ impl TokenRenewal {
     pub(super) fn set_latest(&mut self, token: Vec<u8>, due_at: Option<MonotonicTime>) -> bool {
         let is_new = token != self.latest;
         if is_new {
-            self.due_at = due_at.filter(|_| !token.is_empty());
+            self.send_due_at = due_at.filter(|_| !token.is_empty());
             self.latest = token;
         }
         is_new
@@ -31,13 +31,13 @@ impl TokenRenewal {
 
     /// Token to send now; the server has it then.
     pub(super) fn take_to_send(&mut self) -> Vec<u8> {
-        self.due_at = None;
+        self.send_due_at = None;
         self.latest.clone()
     }
 
     /// Time at which a heartbeat with the token is due. `None` while one is underway, and if the server has the token.
     pub(super) fn due_at(&self) -> Option<MonotonicTime> {
-        self.due_at.filter(|_| self.call.is_none())
+        self.send_due_at.filter(|_| self.call.is_none())
     }
 
     /// A heartbeat with the token was started.
@@ -56,7 +56,7 @@ impl TokenRenewal {
         if let Some(error) = failure.filter(|error| !error.is_final() && !self.latest.is_empty()) {
             let [least, most] = RETRY_PAUSE_RANGE;
             let pause = error.retry_after_ms.map_or(least, Duration::from_millis).clamp(least, most);
-            self.due_at.get_or_insert(now + pause);
+            self.send_due_at.get_or_insert(now + pause);
         }
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Candidates {
     rows: Vec<Candidate>,
     judged_count: usize,
     /// The `wanted` least bounds of rows, as bits: bounds are not negative, so their bits sort like their values.
-    least_bounds: BinaryHeap<u32>,
+    k_smallest_bounds: BinaryHeap<u32>,
     wanted: usize,
     /// Visited leaves with rows that are no candidates: the least bound of these rows, and the leaf's position.
     left_out: Vec<(f32, u32)>,
@@ -39,7 +39,7 @@ impl Candidates {
     /// From now on, the threshold is the `wanted`-th least of these bounds and those of all rows that are not judged.
     pub(super) fn restart_threshold(&mut self, wanted: usize, bounds: impl Iterator<Item = f32>) {
         self.wanted = wanted;
-        self.least_bounds.clear();
+        self.k_smallest_bounds.clear();
         bounds.for_each(|bound| self.lower_threshold(bound));
         for position in self.judged_count..self.rows.len() {
             self.lower_threshold(self.rows[position].bound);
@@ -48,8 +48,8 @@ impl Candidates {
 
     /// Bound up to which there are as many rows as wanted; infinite if there are fewer.
     pub(super) fn threshold(&self) -> f32 {
-        let is_full = self.least_bounds.len() == self.wanted;
-        self.least_bounds.peek().filter(|_| is_full).map_or(f32::INFINITY, |&bits| f32::from_bits(bits))
+        let is_full = self.k_smallest_bounds.len() == self.wanted;
+        self.k_smallest_bounds.peek().filter(|_| is_full).map_or(f32::INFINITY, |&bits| f32::from_bits(bits))
     }
 
     /// Adds a row.
@@ -59,9 +59,10 @@ impl Candidates {
     }
 
     fn lower_threshold(&mut self, bound: f32) {
-        if self.least_bounds.len() < self.wanted {
-            self.least_bounds.push(bound.to_bits());
-        } else if let Some(mut greatest) = self.least_bounds.peek_mut().filter(|greatest| bound.to_bits() < **greatest)
+        if self.k_smallest_bounds.len() < self.wanted {
+            self.k_smallest_bounds.push(bound.to_bits());
+        } else if let Some(mut greatest) =
+            self.k_smallest_bounds.peek_mut().filter(|greatest| bound.to_bits() < **greatest)
         {
             *greatest = bound.to_bits();
         }
@@ -98,4 +99,13 @@ impl Candidates {
         best.extend_from_slice(&self.rows[first..self.judged_count]);
         best.sort_unstable_by(|one, other| one.bound.total_cmp(&other.bound));
     }
+}
+
+/// Round trip to a row, where it follows from columns or from its completed vector.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RowRoundTrip {
+    /// By the latency model.
+    ByDistance,
+    /// Predicted, milliseconds.
+    Predicted(f64),
 }

@@ -1,5 +1,6 @@
 //! Exact scores of rows, term by term: from columns if they suffice, else from the entry.
 
+use crate::index::candidates::RowRoundTrip;
 use crate::index::leaf::Leaf;
 use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
@@ -57,15 +58,6 @@ pub(super) fn row_round_trip(
     let region = index.layout.best_region_ms_column().filter(|_| plan.searcher_has_regions);
     let has_region = region.is_some_and(|column| !leaf.float_value(column, row).is_nan());
     (!has_region).then_some(RowRoundTrip::ByDistance)
-}
-
-/// Round trip to a row, where it follows from columns or from its completed vector.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum RowRoundTrip {
-    /// By the latency model.
-    ByDistance,
-    /// Predicted, milliseconds.
-    Predicted(f64),
 }
 
 /// Predicted round trip to a row, milliseconds, if its columns say that it is predicted, and its vector was completed with the fleet of

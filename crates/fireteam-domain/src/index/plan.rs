@@ -11,7 +11,6 @@ use crate::index::certain_prediction::CertainPrediction;
 use crate::index::layout::ColumnLayout;
 use crate::index::prediction_bound::{BoundPlanes, bound_planes};
 use crate::index::query::SearchQuery;
-use crate::index::route_bound::RouteBound;
 use crate::index::row_rules::RowOwnerKey;
 use crate::locality::Locality;
 use crate::measure::Measure;
@@ -178,18 +177,6 @@ pub(super) fn round_up_limit(limit: f64) -> f32 {
 impl QueryPlan {
     pub(super) fn add_rule(&mut self, refusal: Refusal, check: ColumnRefusalCheck) {
         self.column_rules.push(CompiledRule { counter_index: refusal.counter_index(), check });
-    }
-
-    /// Bound of predictions by place, if a distance bound is of predictions.
-    pub(super) fn route_bound(&self, query: &SearchQuery<'_>) -> Option<RouteBound> {
-        let predictor = query.searcher.predictor.as_ref()?;
-        self.distance_bounds.iter().enumerate().find_map(|(index, bound)| match *bound {
-            DistanceBound::RoundTrip { prediction: Some(bound), searcher_position, x_column, .. } => {
-                let is_possible = bound.certain != CertainPrediction::NEVER && !searcher_position[0].is_nan();
-                is_possible.then(|| RouteBound::new(predictor, searcher_position, x_column, bound, index))
-            }
-            _ => None,
-        })
     }
 
     /// Sets whether the round trip to each row of the next block is certainly predicted.

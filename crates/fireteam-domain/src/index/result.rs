@@ -1,8 +1,7 @@
 //! Search result: hits with their scores, counters, and the buffers that searches reuse.
 
 use crate::filter::Refusal;
-use crate::index::candidates::{Candidate, Candidates};
-use crate::index::exact_score::RowRoundTrip;
+use crate::index::candidates::{Candidate, Candidates, RowRoundTrip};
 use crate::index::kernel::KernelBuffers;
 use crate::index::top_k::TopK;
 use crate::index::tree::RowAddr;

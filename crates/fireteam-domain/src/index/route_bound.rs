@@ -6,13 +6,15 @@
 //! to the box around their places counts.
 
 use crate::filter::RoundTripPredictor;
+use crate::index::certain_prediction::CertainPrediction;
 use crate::index::distance_bounds::fast_max;
 use crate::index::kernel::InstructionSet;
 use crate::index::layout::AXIS_COUNT;
 use crate::index::leaf::Leaf;
 use crate::index::leaf_bounds::LeafBounds;
-use crate::index::plan::{PredictionBound, QueryPlan};
+use crate::index::plan::{DistanceBound, PredictionBound, QueryPlan};
 use crate::index::prediction_bound::arc_km_at_least;
+use crate::index::query::SearchQuery;
 use crate::index::vector_columns::{COUNTS_UNTIL, FLOOR_COUNT, LIGHT_EXCESS};
 use crate::latency::beacon_fleet::FIBER_ROUND_TRIP_MS_PER_KM;
 
@@ -74,6 +76,18 @@ pub(super) struct RouteBound {
 }
 
 impl RouteBound {
+    /// Bound of the searches of `query`, if a distance bound of `plan` is of predictions.
+    pub(super) fn of_plan(plan: &QueryPlan, query: &SearchQuery<'_>) -> Option<Self> {
+        let predictor = query.searcher.predictor.as_ref()?;
+        plan.distance_bounds.iter().enumerate().find_map(|(index, bound)| match *bound {
+            DistanceBound::RoundTrip { prediction: Some(bound), searcher_position, x_column, .. } => {
+                let is_possible = bound.certain != CertainPrediction::NEVER && !searcher_position[0].is_nan();
+                is_possible.then(|| Self::new(predictor, searcher_position, x_column, bound, index))
+            }
+            _ => None,
+        })
+    }
+
     /// Bound for a searcher at `position`, in an index with the columns of `prediction`.
     pub(super) fn new(
         predictor: &RoundTripPredictor<'_>,

@@ -1,6 +1,8 @@
 //! Index search: visits leaves in order of their score bounds, filters rows by columns, and scores the remaining rows
 //! exactly.
 
+mod predicted_search;
+
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -82,7 +84,7 @@ fn run_search(
     find_avoided_rows(index, &query.searcher, buffers);
     find_probed_rows(index, query, buffers);
     let rows_left = query.limits.max_evaluated;
-    let route_bound = plan.route_bound(query);
+    let route_bound = RouteBound::of_plan(&plan, query);
     let mut search =
         IndexSearch { index, query, instruction_set, plan, route_bound, buffers, rows_left, truncated: false };
     search.judge_probed_rows();
