@@ -54,7 +54,7 @@ impl fmt::Debug for RetryingChannel {
             .field("metadata_count", &self.metadata.len())
             .field("token_source", &self.token_source)
             .field("retry_policy", &self.retry_policy)
-            .field("deadline", &self.attempt_timeout)
+            .field("attempt_timeout", &self.attempt_timeout)
             .finish_non_exhaustive()
     }
 }

@@ -171,7 +171,7 @@ impl fmt::Debug for Ticket {
         f.debug_struct("Ticket")
             .field("token", &debug_secret_length(&self.token))
             .field("status", &self.status)
-            .field("expires_in_ms", &self.ttl_ms)
+            .field("ttl_ms", &self.ttl_ms)
             .field("ignored_fields", &self.ignored_fields)
             .finish_non_exhaustive()
     }

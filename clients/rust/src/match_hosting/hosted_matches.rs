@@ -115,8 +115,8 @@ impl fmt::Debug for HostedMatches {
         f.debug_struct("HostedMatches")
             .field("advertisement_token", &debug_secret_length(&self.advertisement_token))
             .field("hosted", &self.hosted)
-            .field("given_up", &self.give_ups_to_send)
-            .field("unnamed", &self.still_to_name_in_round)
+            .field("give_ups_to_send", &self.give_ups_to_send)
+            .field("still_to_name_in_round", &self.still_to_name_in_round)
             .finish_non_exhaustive()
     }
 }

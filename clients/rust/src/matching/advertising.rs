@@ -378,7 +378,7 @@ impl fmt::Debug for Advertising {
     /// Prints no token and no key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Advertising")
-            .field("hosting", &self.hosted_session)
+            .field("hosted_session", &self.hosted_session)
             .field("id", &self.id)
             .field("guests", &self.guests)
             .finish_non_exhaustive()

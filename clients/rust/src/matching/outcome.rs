@@ -83,7 +83,7 @@ impl fmt::Debug for ConnectTarget {
             .field("seats", &self.seats)
             .field("connect_data", &debug_secret_length(&self.connect_data))
             .field("round_trip_ms", &self.round_trip_ms)
-            .field("again", &self.is_reconnect)
+            .field("is_reconnect", &self.is_reconnect)
             .finish()
     }
 }

@@ -337,7 +337,7 @@ impl fmt::Debug for Beacons {
         f.debug_struct("Beacons")
             .field("stage", &self.stage)
             .field("has_token", &!self.token.is_empty())
-            .field("report", &self.report_response)
+            .field("report_response", &self.report_response)
             .finish_non_exhaustive()
     }
 }
