@@ -7,7 +7,9 @@ use crate::engine::queues::operator_command::EraseUserChangedRecords;
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::match_results::log_and_return_unavailable;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
-use crate::store::queues::{ERASED_ROWS_PER_KIND_MAX, QueueOutcome, QueueWrite, UserErasure};
+use crate::store::queues::{
+    ERASED_ROWS_PER_KIND_MAX, QueueOutcome, QueueWrite, UserErasure, UserTicketsMatchAndPenalties,
+};
 use crate::store::user_data::UserRowKind;
 
 /// Maximum rounds: a player whose game still runs may enter again meanwhile.
@@ -79,13 +81,7 @@ impl QueueEngine {
 
     /// Takes the user out of all tickets and matches. Returns whether there were none.
     async fn leave_tickets_and_matches(&self, user: UserKey) -> Result<bool, EngineError> {
-        let stored = self
-            .shared
-            .common
-            .store
-            .read_tickets_match_and_penalties(user)
-            .await
-            .map_err(|error| log_and_return_unavailable(&error))?;
+        let stored = self.read_tickets_match_and_penalties(user).await?;
         for membership in &stored.tickets {
             match self.end_ticket_or_leave_match(membership.ticket_id, &[user], Some(user)).await {
                 // It has ended and was forgotten since the read.
@@ -96,14 +92,16 @@ impl QueueEngine {
         Ok(stored.tickets.is_empty() && stored.match_id.is_none())
     }
 
+    async fn read_tickets_match_and_penalties(
+        &self,
+        user: UserKey,
+    ) -> Result<UserTicketsMatchAndPenalties, EngineError> {
+        let stored = self.shared.common.store.read_tickets_match_and_penalties(user).await;
+        stored.map_err(|error| log_and_return_unavailable(&error))
+    }
+
     async fn has_ticket_or_match(&self, user: UserKey) -> Result<bool, EngineError> {
-        let stored = self
-            .shared
-            .common
-            .store
-            .read_tickets_match_and_penalties(user)
-            .await
-            .map_err(|error| log_and_return_unavailable(&error))?;
+        let stored = self.read_tickets_match_and_penalties(user).await?;
         Ok(!stored.tickets.is_empty() || stored.match_id.is_some())
     }
 
