@@ -3,7 +3,9 @@
 //! A `row` is the index of a ticket in [`PassState::tickets`].
 
 mod avoidance_table;
+mod blocked_rows;
 mod build_match;
+mod row_set;
 
 use std::cmp::Ordering;
 
@@ -92,7 +94,7 @@ pub(super) struct PassState<'a> {
     /// Maximum distance in buckets from a ticket's own bucket to the end of its window.
     pub(super) max_window_reach: u32,
     /// Tickets that avoid each other.
-    avoidance: AvoidanceTable,
+    avoidance: AvoidanceTable<'a>,
     /// Entries of string lists are chosen for each match.
     chooses_values: bool,
 }
@@ -189,8 +191,7 @@ impl<'a> PassState<'a> {
 
     /// Reasons for which two tickets avoid each other; `None` if there are none.
     pub(super) fn avoidance_reasons(&self, one: u32, other: u32) -> Option<AvoidanceReasons> {
-        let prepared = |row: u32| (row, self.tickets[row as usize].prepared);
-        self.avoidance.reasons(prepared(one), prepared(other))
+        self.avoidance.reasons(one, other)
     }
 
     /// Whether an avoidance rule keeps two tickets out of one team.

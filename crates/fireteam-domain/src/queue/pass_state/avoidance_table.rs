@@ -5,19 +5,20 @@ use hashbrown::HashMap;
 use crate::id::{BuildIdHasher, UserKey};
 use crate::queue::avoidance::AvoidanceReasons;
 use crate::queue::input::PassInput;
+use crate::queue::pass_state::blocked_rows::BlockedRows;
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget};
 use crate::time::UnixMs;
 
 /// Reasons of all rows to avoid each other.
 #[derive(Debug, Default)]
-pub(super) struct AvoidanceTable {
+pub(super) struct AvoidanceTable<'a> {
     /// A rule forbids a match.
     pub(super) may_forbid_match: bool,
     /// A rule forbids one team.
     pub(super) may_forbid_team: bool,
-    /// A rule is about blocked users, and a ticket has some.
-    has_blocks: bool,
+    /// `None` if no rule is about blocked users, or no ticket has some.
+    blocked_rows: Option<BlockedRows<'a>>,
     /// Rows met by each row, row by row, sorted. Empty if no two rows have met.
     met_rows: Vec<u32>,
     /// Start of the latest match with each of `met_rows`, as opponents and as teammates.
@@ -26,15 +27,16 @@ pub(super) struct AvoidanceTable {
     met_row_offsets: Vec<u32>,
 }
 
-impl AvoidanceTable {
+impl<'a> AvoidanceTable<'a> {
     /// Table for `tickets`, one per row.
-    pub(super) fn new<'a>(input: &PassInput<'a>, tickets: impl Iterator<Item = &'a PreparedTicket> + Clone) -> Self {
+    pub(super) fn new(input: &PassInput<'a>, tickets: impl Iterator<Item = &'a PreparedTicket> + Clone) -> Self {
         let rules = &input.queue.avoid;
         let uses_blocks = rules.iter().any(|rule| rule.whom == AvoidTarget::Blocked);
         let mut table = Self {
             may_forbid_match: rules.iter().any(|rule| rule.how == AvoidStrictness::Never),
             may_forbid_team: rules.iter().any(|rule| rule.how == AvoidStrictness::NotSameTeam),
-            has_blocks: uses_blocks && tickets.clone().any(|ticket| !ticket.blocked_users.is_empty()),
+            blocked_rows: (uses_blocks && tickets.clone().any(|ticket| !ticket.blocked_users.is_empty()))
+                .then(|| BlockedRows::new(tickets.clone())),
             ..Self::default()
         };
         let uses_meetings = rules.iter().any(|rule| rule.whom != AvoidTarget::Blocked);
@@ -45,7 +47,7 @@ impl AvoidanceTable {
     }
 
     /// Adds the meetings of the tickets' users with each other.
-    fn add_meetings<'a>(&mut self, input: &PassInput<'a>, tickets: impl Iterator<Item = &'a PreparedTicket> + Clone) {
+    fn add_meetings(&mut self, input: &PassInput<'a>, tickets: impl Iterator<Item = &'a PreparedTicket> + Clone) {
         let rows = RowsByUser::new(input, tickets.clone());
         // Rows met by one row, with the start as opponents or as teammates.
         let mut met: Vec<(u32, [Option<UnixMs>; 2])> = Vec::new();
@@ -70,14 +72,11 @@ impl AvoidanceTable {
         self.met_row_offsets.push(self.met_rows.len() as u32);
     }
 
-    /// Reasons for which two rows with these tickets avoid each other; `None` if there are none.
-    pub(super) fn reasons(
-        &self,
-        (one, ours): (u32, &PreparedTicket),
-        (other, theirs): (u32, &PreparedTicket),
-    ) -> Option<AvoidanceReasons> {
+    /// Reasons for which two rows avoid each other; `None` if there are none.
+    pub(super) fn reasons(&self, one: u32, other: u32) -> Option<AvoidanceReasons> {
         let last_started_at = self.last_started_at(one, other);
-        let blocked = self.has_blocks && (has_blocked(ours, theirs) || has_blocked(theirs, ours));
+        let has_blocked = |rows: &BlockedRows<'_>| rows.has_blocked(one, other) || rows.has_blocked(other, one);
+        let blocked = self.blocked_rows.as_ref().is_some_and(has_blocked);
         if !blocked && last_started_at.is_none() {
             return None;
         }
@@ -86,7 +85,7 @@ impl AvoidanceTable {
 
     /// Whether no two rows avoid each other.
     pub(super) fn is_empty(&self) -> bool {
-        !self.has_blocks && self.met_rows.is_empty()
+        self.blocked_rows.is_none() && self.met_rows.is_empty()
     }
 
     fn last_started_at(&self, one: u32, other: u32) -> Option<[Option<UnixMs>; 2]> {
@@ -129,13 +128,6 @@ impl RowsByUser {
         let further = further.iter().take_while(move |it| it.0 == user).map(|it| it.1);
         self.first.get(&user).copied().into_iter().chain(further)
     }
-}
-
-/// Whether a user of `one` has blocked a user of `other`.
-fn has_blocked(one: &PreparedTicket, other: &PreparedTicket) -> bool {
-    let is_blocked =
-        |user: &UserKey| one.blocked_filter.may_contain(*user) && one.blocked_users.binary_search(user).is_ok();
-    other.users.iter().any(is_blocked)
 }
 
 #[cfg(test)]
@@ -183,7 +175,7 @@ mod tests {
                             AvoidanceSide { users: &here.0, blocked_users: &here.1 },
                             AvoidanceSide { users: &there.0, blocked_users: &there.1 },
                         );
-                        let actual = table.reasons((one, ours), (other, theirs)).unwrap_or_default();
+                        let actual = table.reasons(one, other).unwrap_or_default();
                         assert_eq!(actual, expected, "seed {seed}, rows {one} and {other}");
                         is_empty &= expected == AvoidanceReasons::default();
                         met += u32::from(expected.last_started_at_by_same_team != [None, None]);
