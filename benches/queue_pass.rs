@@ -13,8 +13,8 @@ use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::queue::{
-    BucketRounding, Gate, GateRounding, MaxRangeCombination, QualitySpec, QueueSpec, RatingGroup, RatingGroups,
-    RatingWindow, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
+    BucketRounding, Gate, GateRounding, MaxRangeCombination, PassTrigger, QualitySpec, QueueSpec, RatingGroup,
+    RatingGroups, RatingWindow, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::ruleset::teams::{TeamOrderInMatch, TeamsSpec};
 use fireteam::domain::ruleset::{HardFilter, HardMissingPolicy, HardRule, Ruleset};
@@ -213,6 +213,7 @@ fn duel() -> TeamsSpec {
 fn queue(mode: SelectionMode, quality: QualitySpec) -> QueueSpec {
     QueueSpec {
         pass_interval_ms: 250,
+        pass_trigger: PassTrigger::Interval,
         party_rating: NumberAggregation::Max,
         allow_other_queues: true,
         prefer_same_party_size: false,

@@ -8,7 +8,7 @@ use crate::domain::id::SetId;
 use crate::domain::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::probing::{LatencyEstimatePolicy, ProbedPlayers};
-use crate::domain::ruleset::queue::{FrustratedPlayerSpec, QualitySpec, QueueSpec};
+use crate::domain::ruleset::queue::{FrustratedPlayerSpec, PassTrigger, QualitySpec, QueueSpec};
 use crate::domain::ruleset::rating::defaults::ConstantWithChangedDefault;
 use crate::domain::ruleset::teams::{HOST_CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
 use crate::domain::ruleset::tradeoff::tradeoffs_with_latency_or_first_filter;
@@ -163,7 +163,11 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
     let WaitOutlook { limits_final_after_ms: final_after_ms, final_limits, any_match_suffices_after: quality_reached } =
         wait_outlook(ruleset, queue);
     let interval = format_duration(queue.pass_interval_ms.into());
-    let mut lines = vec![format!("its queue makes matches of {}, every {interval}", describe_teams(teams))];
+    let passes = match queue.pass_trigger {
+        PassTrigger::Interval => format!("every {interval}"),
+        PassTrigger::Change { gather_ms } => format!("{} after a change", format_duration(gather_ms.into())),
+    };
+    let mut lines = vec![format!("its queue makes matches of {}, {passes}", describe_teams(teams))];
     let widest = final_limits.iter().map(|limit| describe_limit(ruleset, limit)).collect::<Vec<_>>().join(", ");
     match (final_after_ms, &*widest, quality_reached) {
         (Some(_), "", AnyMatchSufficesAfter::Immediately) => lines.push("any two tickets may meet at once".into()),

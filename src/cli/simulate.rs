@@ -4,6 +4,7 @@ mod flags;
 pub mod html_page;
 mod input;
 mod parallel_worlds;
+mod pass_trigger_cost;
 mod search_report;
 pub mod svg_plot;
 mod text_report;
@@ -84,6 +85,9 @@ struct SimulationJson<'a> {
     ruleset: RulesetJson<'a>,
     figures: SimStatistics,
     by_seed: Vec<SimStatistics>,
+    /// Passes on change less passes at the interval, if the ruleset has passes on change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_change_less_interval: Option<Vec<StatisticDelta>>,
 }
 
 /// JSON output for two compared rulesets.
@@ -124,8 +128,13 @@ fn simulate_ruleset(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::R
     let RulesetWithCityMap { ruleset, city_map, file, .. } = &input.rulesets[0];
     let tallies = parallel_worlds::run_worlds(&input.scenario, &input.rulesets, &seeds)?.remove(0);
     let by_seed: Vec<SimStatistics> = tallies.iter().map(|tally| SimStatistics::from_tally(tally, city_map)).collect();
+    let on_change_less_interval = pass_trigger_cost::compare_with_interval(input, &seeds, &by_seed)?;
     let tally = merge_tallies(tallies);
     let statistics = SimStatistics::from_tally(&tally, city_map);
+    let trigger_cost = match (&on_change_less_interval, &ruleset.queue) {
+        (Some(differences), Some(queue)) => pass_trigger_cost::format_differences(differences, queue.pass_interval_ms),
+        _ => String::new(),
+    };
     let header = text_report::format_header(input, &[(file, ruleset)], &seeds, &statistics);
     let html_page = match flags.plot {
         Some(_) => html_page::simulation_page(&header, &statistics, &tally)?,
@@ -140,9 +149,10 @@ fn simulate_ruleset(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::R
         ruleset: RulesetJson::from_ruleset(ruleset),
         by_seed,
         figures: statistics.clone(),
+        on_change_less_interval,
     };
     let json = serde_json::to_value(&document)?;
-    let text = format!("{header}\n{}", text_report::format_statistics(&statistics));
+    let text = format!("{header}\n{}{trigger_cost}", text_report::format_statistics(&statistics));
     Ok(SimulationOutput { text, json, html_page })
 }
 

@@ -58,11 +58,14 @@ const OWN_FAULT_SHOWS_FOR: Duration = Duration::from_secs(50);
 
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(150);
 
+/// Rules of a set. The queues of sets with odd numbers have passes on change.
 fn rules(set_id: u32, hosting: &str) -> String {
+    let passes =
+        ["PassIntervalMs=\"50\"", "PassIntervalMs=\"1000\" Pass=\"on_change\" GatherMs=\"10\""][set_id as usize % 2];
     format!(
         r#"<Ruleset Name="Set {set_id}" SetId="{set_id}">
   <Teams Count="2" Size="1"/>
-  <Queue PassIntervalMs="50" TicketTtlMs="{ttl}"/>
+  <Queue {passes} TicketTtlMs="{ttl}"/>
   <ReadyCheck TimeoutMs="{ready}" DeclineCooldownMs="1000"/>
   <Hosting {hosting} HostLossMs="{loss}" ConfirmMs="{confirm}"/>
 </Ruleset>"#,

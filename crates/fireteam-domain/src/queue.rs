@@ -15,6 +15,7 @@ pub mod outcome;
 pub mod pass;
 mod pass_progress;
 mod pass_state;
+pub mod pass_timing;
 pub mod past_match_log;
 pub mod placement;
 pub mod prepared_ticket;

@@ -18,6 +18,7 @@ use crate::domain::lifecycle::transition::create_match;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::queue::gate::{GateReason, LastPass, next_pass_may_find_match};
 use crate::domain::queue::pass::PassOutcome;
+use crate::domain::queue::pass_timing::{PassHistory, time_to_next_pass};
 use crate::domain::queue::placement::PlacementProblem;
 use crate::domain::queue::proposal::Proposal;
 use crate::domain::queue::ticket::TicketEndReason;
@@ -63,6 +64,9 @@ struct QueueRunner {
     /// The last pass found too few of the connected players waiting. The gate opens when enough of them disconnect.
     gate_may_open_by_disconnects: bool,
     last_pass_at: Option<Instant>,
+    last_pass_took: Duration,
+    /// When the first change after the last pass was seen.
+    first_change_at: Option<Instant>,
     pass_backoff: PassBackoff,
     change_count_at_last_pass: u64,
     /// Beacons by which the last pass predicted round trips.
@@ -83,6 +87,8 @@ pub(crate) async fn run_queue_until_empty(shared: Arc<SharedState>, handle: Runn
         last_pass: LastPass::default(),
         gate_may_open_by_disconnects: false,
         last_pass_at: None,
+        last_pass_took: Duration::ZERO,
+        first_change_at: None,
         pass_backoff: PassBackoff::default(),
         change_count_at_last_pass: 0,
         fleet_at_last_pass: None,
@@ -130,7 +136,9 @@ impl QueueRunner {
             return self.next_round_without_queue_spec();
         };
         let pass_interval = Duration::from_millis(u64::from(queue.pass_interval_ms));
-        let next_pass_at = self.last_pass_at.map_or_else(Instant::now, |time| time + pass_interval);
+        let has_changed = self.has_changed_since_last_pass(self.current_fleet(&ruleset, now).as_ref())
+            || !self.prepared_tickets.is_of_ruleset(ruleset.hash);
+        let next_pass_at = self.next_pass_at(queue, has_changed);
         let next_pass_at = self.pass_backoff.retry_at().map_or(next_pass_at, |retry_at| retry_at.max(next_pass_at));
         let mut next_round_at = Instant::now() + ROUND_INTERVAL_MAX;
         let always_run = !queue.gate.skip_unchanged;
@@ -138,7 +146,7 @@ impl QueueRunner {
             if self.run_pass_if_needed(&ruleset, queue).await || always_run {
                 next_round_at = next_round_at.min(Instant::now() + pass_interval);
             }
-        } else if always_run || self.has_changed_since_last_pass(self.current_fleet(&ruleset, now).as_ref()) {
+        } else if always_run || has_changed {
             next_round_at = next_round_at.min(next_pass_at);
         }
         if !self.last_pass.found_nothing || self.gate_may_open_by_disconnects {
@@ -333,6 +341,19 @@ impl QueueRunner {
             || fleet.map(Arc::as_ptr) != self.fleet_at_last_pass.as_ref().map(Arc::as_ptr)
     }
 
+    /// Time of the next pass, which may be past.
+    fn next_pass_at(&mut self, queue: &QueueSpec, has_changed: bool) -> Instant {
+        let now = Instant::now();
+        self.first_change_at = has_changed.then(|| self.first_change_at.unwrap_or(now));
+        let since = |time: Option<Instant>| time.map(|time| now.duration_since(time));
+        let history = PassHistory {
+            since_last_pass: since(self.last_pass_at),
+            last_pass_took: self.last_pass_took,
+            since_first_change: since(self.first_change_at),
+        };
+        now + time_to_next_pass(queue, &history)
+    }
+
     /// Runs a pass if the gate allows it, and proposes its matches. Returns whether it proposed any.
     async fn run_pass_if_needed(&mut self, ruleset: &Arc<Ruleset>, queue: &QueueSpec) -> bool {
         let now = self.shared.common.clock.now();
@@ -347,7 +368,7 @@ impl QueueRunner {
         let beacon_fleet = self.current_fleet(ruleset, now);
         let has_changed = self.has_changed_since_last_pass(beacon_fleet.as_ref());
         let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
-        self.last_pass_at = Some(Instant::now());
+        (self.last_pass_at, self.last_pass_took, self.first_change_at) = (Some(Instant::now()), Duration::ZERO, None);
         if !next_pass_may_find_match(&queue.gate, &self.last_pass, has_changed, gate_counts, now) {
             return false;
         }
@@ -363,6 +384,7 @@ impl QueueRunner {
             return false;
         };
         let elapsed = started_at.elapsed();
+        self.last_pass_took = elapsed;
         self.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,
             next_change_at: report.next_change_at,

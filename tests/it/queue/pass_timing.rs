@@ -14,6 +14,15 @@ use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
 /// A second queue beside `SET_ID`.
 const OTHER: u32 = 12;
 
+/// Attributes of a queue with passes on change.
+const ON_CHANGE: &str = r#"Pass="on_change" GatherMs="5""#;
+
+/// Rules of duels with passes on change, and otherwise one a minute.
+fn duels_on_change(gather_ms: u32) -> String {
+    let passes = format!("PassIntervalMs=\"60000\" Pass=\"on_change\" GatherMs=\"{gather_ms}\"");
+    duel_ruleset("").replace("PassIntervalMs=\"10\"", &passes)
+}
+
 /// The same rules for that queue.
 fn for_other_queue(rules: &str) -> String {
     rules.replace(&format!("SetId=\"{SET_ID}\""), &format!("SetId=\"{OTHER}\""))
@@ -47,6 +56,59 @@ async fn pass_interval_of_the_ruleset_is_kept() {
     }
 }
 
+/// A change causes a pass before the interval ends, in each queue with passes on change and in no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pass_on_change_does_not_wait_for_the_interval() {
+    let slow = duel_ruleset("").replace("PassIntervalMs=\"10\"", "PassIntervalMs=\"60000\"");
+    let server = start_queue_server(&[&slow, &for_other_queue(&duels_on_change(5))]).await;
+    let mut operator = operator_client(&server).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    wait_until("the first pass", async || passes(&mut operator, SET_ID).await == 1).await;
+    let _bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    for pair in [["cid", "dan"], ["eve", "fay"], ["gil", "hal"]] {
+        let mut first = QueuedParty::enter(&server, OTHER, &[(pair[0], 20.0)]).await;
+        let _second = QueuedParty::enter(&server, OTHER, &[(pair[1], 20.0)]).await;
+        first.wait_for_state(TicketState::Matched).await;
+    }
+    assert_eq!(ann.current_status().await.state(), TicketState::Waiting, "one pass a minute");
+}
+
+/// The tickets that enter within `GatherMs` of the first change are evaluated in one pass.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pass_on_change_gathers_tickets() {
+    const GATHER_MS: u32 = 300;
+    let server = start_queue_server(&[&duels_on_change(GATHER_MS)]).await;
+    let mut operator = operator_client(&server).await;
+    let begun = std::time::Instant::now();
+    let mut parties = Vec::new();
+    for number in 0..20 {
+        parties.push(QueuedParty::enter(&server, SET_ID, &[(&format!("player {number}"), 20.0)]).await);
+    }
+    for party in &mut parties {
+        party.wait_for_state(TicketState::Matched).await;
+    }
+    let gathered = begun.elapsed().as_millis() / u128::from(GATHER_MS);
+    assert!(begun.elapsed().as_millis() >= u128::from(GATHER_MS), "no pass before the tickets are gathered");
+    let passes = passes(&mut operator, SET_ID).await;
+    assert!(u128::from(passes) <= gathered + 1, "{passes} passes in {:?}", begun.elapsed());
+}
+
+/// A new ruleset with passes on change is used at once, though the former interval has not ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pass_on_change_follows_a_new_ruleset() {
+    let slow = duel_ruleset("").replace("PassIntervalMs=\"10\"", "PassIntervalMs=\"60000\"");
+    let directory = RulesetDirectory::with_files(&[("duel.xml", &slow)]);
+    let server = directory.start_server().await;
+    let mut operator = operator_client(&server).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    wait_until("the first pass", async || passes(&mut operator, SET_ID).await == 1).await;
+    let _bob = QueuedParty::enter(&server, SET_ID, &[("bob", 22.0)]).await;
+    assert_eq!(ann.current_status().await.state(), TicketState::Waiting);
+    directory.write_file("duel.xml", &duels_on_change(5));
+    OperatorClient::connect(&server).await.reload_rulesets().await;
+    ann.wait_for_state(TicketState::Matched).await;
+}
+
 /// S0-23: after a pass without matches, the next pass runs only after a change, unless `SkipUnchanged` is false.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pass_is_skipped_while_nothing_changes() {
@@ -71,9 +133,20 @@ async fn pass_is_skipped_while_nothing_changes() {
 /// S0-24, B-2: a new ticket, a wider range, a leave, and a new ruleset each cause one more pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pass_runs_after_each_kind_of_change() {
+    each_change_causes_a_pass("").await;
+}
+
+/// The same with passes on change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pass_on_change_runs_after_each_kind_of_change() {
+    each_change_causes_a_pass(ON_CHANGE).await;
+}
+
+async fn each_change_causes_a_pass(pass_trigger: &str) {
     let widening = |max: u32| {
         let window = format!("<RatingWindow Start=\"0\" Step=\"1\" StepEveryMs=\"1000\" Max=\"{max}\"/>");
-        duel_ruleset("").replace("<RatingWindow Start=\"2\" Max=\"2\"/>", &window)
+        let rules = duel_ruleset("").replace("<RatingWindow Start=\"2\" Max=\"2\"/>", &window);
+        rules.replace("<Queue ", &format!("<Queue {pass_trigger} "))
     };
     let directory = RulesetDirectory::with_files(&[("duel.xml", &widening(1))]);
     let server = directory.start_server().await;

@@ -53,6 +53,43 @@ fn simulate_with_the_same_seed_prints_the_same() {
     assert_eq!(piped_json, json, "`-` writes only the JSON to standard output");
 }
 
+/// Passes on change are compared with passes at the interval in the same worlds: waits get shorter. Without them there is no
+/// comparison.
+#[test]
+fn simulate_prints_what_passes_on_change_cost() {
+    let folder = tempfile::tempdir().unwrap();
+    let at_interval = std::fs::read_to_string(ruleset("ranked_duel")).unwrap();
+    let (before, after) = at_interval.split_once("<Queue PassIntervalMs=\"").expect("a queue");
+    let (_, after) = after.split_once('"').expect("an interval");
+    let with = |passes: &str| format!("{before}<Queue {passes}{after}");
+    std::fs::write(folder.path().join("interval.xml"), with("PassIntervalMs=\"20000\"")).unwrap();
+    let on_change = with("PassIntervalMs=\"20000\" Pass=\"on_change\" GatherMs=\"50\"");
+    std::fs::write(folder.path().join("change.xml"), on_change).unwrap();
+    let run = |file: &str| {
+        let json = format!("{file}.json");
+        let run = simulate(folder.path(), &[file, "--scenario", "small.toml", "--seeds", "2", "--json", &json]);
+        assert_eq!((run.code, &*run.err), (0, ""));
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(folder.path().join(json)).unwrap()).unwrap();
+        (run.out, json)
+    };
+    let (text, json) = run("interval.xml");
+    assert!(!text.contains("on change") && json["on_change_less_interval"].is_null(), "{text}");
+    let interval_wait_s = json["figures"]["waits_s"]["p50"].as_f64().unwrap();
+    let (text, json) = run("change.xml");
+    assert!(text.contains("passes on change, beside passes every 20000 ms in the same worlds"), "{text}");
+    let names: Vec<&str> =
+        json["on_change_less_interval"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["wait, median", "wait, p90", "rating gap, median", "rating gap, p90", "round trip, median", "round trip, p90"]
+    );
+    let wait = &json["on_change_less_interval"][0];
+    let (at_interval, difference) = (wait["first"].as_f64().unwrap(), wait["difference"].as_f64().unwrap());
+    assert!(difference < -1.0 && (at_interval - interval_wait_s).abs() < 2.0, "{wait}, {interval_wait_s}");
+    names.iter().for_each(|name| assert!(text.contains(name), "{name}: {text}"));
+}
+
 /// A page of plots is one file without external references.
 #[test]
 fn simulate_plot_page_has_no_external_references() {

@@ -17,6 +17,8 @@ pub const DEFAULT_TICKET_TTL_MS: u32 = 60_000;
 pub struct QueueSpec {
     /// Time between passes, milliseconds.
     pub pass_interval_ms: u32,
+    /// Whether a change of the queue causes a pass before the interval has passed.
+    pub pass_trigger: PassTrigger,
     /// Aggregation of the players' ratings into the party's rating.
     pub party_rating: NumberAggregation,
     /// Whether a user may wait in this queue and in another queue at the same time.
@@ -47,6 +49,19 @@ pub struct QueueSpec {
     pub offer: Option<AlternativeSetOffer>,
     /// Adjustments for frustrated players; `None` for none.
     pub frustrated_player_window: Option<FrustratedPlayerSpec>,
+}
+
+/// Cause of the passes of a queue that has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PassTrigger {
+    /// The end of the interval.
+    #[default]
+    Interval,
+    /// The first change since the last pass.
+    Change {
+        /// Time from that change to the pass, milliseconds: further tickets may enter meanwhile.
+        gather_ms: u32,
+    },
 }
 
 impl QueueSpec {

@@ -1,5 +1,7 @@
 //! Passes over the queue at the times at which the server would run them, and the matches they propose.
 
+use std::time::Duration;
+
 use crate::event_queue::SimEvent;
 use crate::ground_truth;
 use crate::population::UNKNOWN_SKILL;
@@ -14,6 +16,7 @@ use fireteam_domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use fireteam_domain::queue::avoidance::PastMatches;
 use fireteam_domain::queue::gate::{LastPass, next_pass_may_find_match};
 use fireteam_domain::queue::pass::{PassInput, PassOutcome};
+use fireteam_domain::queue::pass_timing::{PassHistory, time_to_next_pass};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::proposal::Proposal;
 use fireteam_domain::rating::Skill;
@@ -27,15 +30,20 @@ impl SimWorld<'_> {
     /// Marks the queue as changed, so that a pass is scheduled.
     pub(super) fn mark_queue_changed(&mut self) {
         self.runner_state.changed_since_pass = true;
-        self.schedule_pass(self.now);
+        self.schedule_pass(self.now, Some(Duration::ZERO));
     }
 
-    /// Schedules a pass at `at` or at the earliest time that the ruleset's interval allows. Keeps the earliest of
-    /// several.
-    fn schedule_pass(&mut self, at: UnixMs) {
+    /// Schedules a pass at `at` or at the earliest time that the ruleset allows. Keeps the earliest of several.
+    fn schedule_pass(&mut self, at: UnixMs, since_first_change: Option<Duration>) {
         let state = &mut self.runner_state;
-        let interval_ms = u64::from(self.queue.pass_interval_ms);
-        let at = state.last_pass_at.map_or(at, |last| at.max(last.plus_ms(interval_ms))).max(self.now);
+        let history = PassHistory {
+            since_last_pass: state.last_pass_at.map(|last| Duration::from_millis(self.now.ms_since(last))),
+            // Simulated passes take no time.
+            last_pass_took: Duration::ZERO,
+            since_first_change,
+        };
+        let wait_ms = time_to_next_pass(self.queue, &history).as_millis() as u64;
+        let at = at.max(self.now.plus_ms(wait_ms));
         if state.planned_pass_at.is_none_or(|planned| at < planned) {
             state.planned_pass_at = Some(at);
             self.event_queue.schedule(at, SimEvent::PassDue);
@@ -102,10 +110,10 @@ impl SimWorld<'_> {
         let next_change_at = self.runner_state.last_pass.next_change_at;
         let runs_unchanged = !self.queue.gate.skip_unchanged && !self.waiting_tickets.is_empty();
         if has_proposals || self.runner_state.changed_since_pass || runs_unchanged {
-            self.schedule_pass(self.now);
+            self.schedule_pass(self.now, None);
         }
         if let Some(next_change_at) = next_change_at {
-            self.schedule_pass(next_change_at);
+            self.schedule_pass(next_change_at, None);
         }
     }
 

@@ -24,8 +24,8 @@ use crate::queue::ticket_vector::TicketBeaconVector;
 use crate::ruleset::probing::DEFAULT_PROBING;
 use crate::ruleset::queue::{
     AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, FrustratedPlayerSpec, Gate, GateRounding,
-    MaxRangeCombination, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionUse, SelectionMode,
-    SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
+    MaxRangeCombination, PassTrigger, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionUse,
+    SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::ruleset::teams::{
@@ -197,6 +197,7 @@ pub(in crate::queue) const GAUSS_QUALITY: QualitySpec =
 
 fn default_queue_spec() -> QueueSpec {
     QueueSpec {
+        pass_trigger: PassTrigger::Interval,
         pass_interval_ms: 250,
         party_rating: NumberAggregation::Max,
         allow_other_queues: true,

@@ -3,7 +3,7 @@
 use crate::ruleset::hash::CanonicalWriter;
 use crate::ruleset::queue::{
     AvoidStrictness, AvoidTarget, AvoidanceRule, DEFAULT_TICKET_TTL_MS, FrustratedPlayerSpec, LookDirection,
-    QualitySpec, QueueSpec, RegionUse, SelectionMode, WindowPairRule,
+    PassTrigger, QualitySpec, QueueSpec, RegionUse, SelectionMode, WindowPairRule,
 };
 use crate::ruleset::validate::queue::DEFAULT_SELECTION;
 
@@ -76,6 +76,10 @@ pub(super) fn write_queue_additions(writer: &mut CanonicalWriter, queue: &QueueS
         ("look at", selection.max_candidates.into(), DEFAULT_SELECTION.max_candidates.into()),
         ("exact up to", selection.exact_up_to_tickets.into(), DEFAULT_SELECTION.exact_up_to_tickets.into()),
     ];
+    if let PassTrigger::Change { gather_ms } = queue.pass_trigger {
+        writer.string("passes on change");
+        writer.integer(gather_ms.into());
+    }
     if selection.look != LookDirection::Both {
         writer.string("look");
         writer.variant_name(selection.look);

@@ -6,8 +6,8 @@ use crate::limit::{RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::queue::{
-    AlternativeSetOffer, AvoidanceRule, DEFAULT_TICKET_TTL_MS, Gate, GateRounding, LookDirection, QualitySpec,
-    QueueSpec, RatingGroup, RatingGroups, SelectionMode, SelectionOrder, SelectionSpec,
+    AlternativeSetOffer, AvoidanceRule, DEFAULT_TICKET_TTL_MS, Gate, GateRounding, LookDirection, PassTrigger,
+    QualitySpec, QueueSpec, RatingGroup, RatingGroups, SelectionMode, SelectionOrder, SelectionSpec,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes, NUMBER_AGGREGATION_KEYWORDS};
@@ -16,6 +16,12 @@ use crate::ruleset::validate::{avoidance, quality, regions, satisfaction, window
 
 /// Default time between passes, milliseconds.
 const DEFAULT_PASS_INTERVAL_MS: u64 = 250;
+
+/// Default time from a change to the pass that it causes, milliseconds.
+const DEFAULT_GATHER_MS: u64 = 5;
+
+/// Maximum time from a change to the pass that it causes, milliseconds.
+const GATHER_MS_MAX: u64 = 10_000;
 
 /// Maximum number of matches that one queue may run at the same time.
 const CONCURRENT_MATCHES_PER_QUEUE_MAX: u64 = 1_000_000;
@@ -54,6 +60,7 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
     let (ttl_min, ttl_max) = TICKET_TTL_MS_RANGE;
     let queue = QueueSpec {
         pass_interval_ms: reader.integer_or("PassIntervalMs", 10, 60_000, DEFAULT_PASS_INTERVAL_MS) as u32,
+        pass_trigger: read_pass_trigger(&mut reader),
         party_rating: reader
             .optional_keyword("PartyRating", &NUMBER_AGGREGATION_KEYWORDS)
             .unwrap_or(NumberAggregation::Max),
@@ -86,6 +93,16 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
     }
     reader.report_unread_and_missing();
     queue
+}
+
+fn read_pass_trigger(reader: &mut ElementReader<'_>) -> PassTrigger {
+    let gather_ms = reader.integer_or("GatherMs", 1, GATHER_MS_MAX, DEFAULT_GATHER_MS) as u32;
+    let change = PassTrigger::Change { gather_ms };
+    let trigger = reader.optional_keyword("Pass", &[("interval", PassTrigger::Interval), ("on_change", change)]);
+    if !matches!(trigger, Some(PassTrigger::Change { .. })) {
+        reader.report_without_effect(&["GatherMs"], "it only affects `Pass=\"on_change\"`");
+    }
+    trigger.unwrap_or_default()
 }
 
 fn read_pass_gate(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Gate {

@@ -1,0 +1,76 @@
+//! Time of the next pass of a queue.
+
+use std::time::Duration;
+
+use crate::ruleset::queue::{PassTrigger, QueueSpec};
+
+/// A pass on change begins at least this many durations of the last pass after its start, so passes take at most a tenth of a
+/// processor core.
+const START_TO_START_RATIO: u32 = 10;
+
+/// Times by which the next pass is planned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PassHistory {
+    /// Time since the start of the last pass; `None` before the first one.
+    pub since_last_pass: Option<Duration>,
+    /// Duration of the last pass.
+    pub last_pass_took: Duration,
+    /// Time since the first change after the last pass; `None` if nothing has changed.
+    pub since_first_change: Option<Duration>,
+}
+
+/// Time until the next pass may run.
+pub fn time_to_next_pass(queue: &QueueSpec, history: &PassHistory) -> Duration {
+    let until = |time_from_last_pass: Duration| {
+        history.since_last_pass.map_or(Duration::ZERO, |since| time_from_last_pass.saturating_sub(since))
+    };
+    match (queue.pass_trigger, history.since_first_change) {
+        (PassTrigger::Change { gather_ms }, Some(since_change)) => {
+            let gathered = Duration::from_millis(gather_ms.into()).saturating_sub(since_change);
+            gathered.max(until(history.last_pass_took * START_TO_START_RATIO))
+        }
+        _ => until(Duration::from_millis(queue.pass_interval_ms.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::tests::fixture::random_queue_fixture;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn pass_on_change_follows_the_change_and_leaves_nine_tenths_of_a_core() {
+        let mut fixture = random_queue_fixture(1, 2);
+        let queue = fixture.queue_mut();
+        queue.pass_interval_ms = 250;
+        let history = |since_last_pass: u64, took: u64, since_first_change: Option<u64>| PassHistory {
+            since_last_pass: Some(ms(since_last_pass)),
+            last_pass_took: ms(took),
+            since_first_change: since_first_change.map(ms),
+        };
+        let cases = [
+            // Time since the last pass, its duration, time since the change; time to the next pass at intervals, and on change.
+            (history(40, 1, None), 210, 210),
+            (history(40, 1, Some(0)), 210, 5),
+            (history(40, 1, Some(3)), 210, 2),
+            (history(40, 1, Some(9)), 210, 0),
+            (history(40, 6, Some(0)), 210, 20),
+            (history(40, 6, Some(9)), 210, 20),
+            (history(300, 0, Some(0)), 0, 5),
+            (history(300, 60, Some(0)), 0, 300),
+            (PassHistory { since_first_change: Some(ms(1)), ..PassHistory::default() }, 0, 4),
+            (PassHistory::default(), 0, 0),
+        ];
+        for (trigger, at) in [(PassTrigger::Interval, 0), (PassTrigger::Change { gather_ms: 5 }, 1)] {
+            queue.pass_trigger = trigger;
+            for (history, at_intervals, on_change) in &cases {
+                let expected = ms([*at_intervals, *on_change][at]);
+                assert_eq!(time_to_next_pass(queue, history), expected, "{trigger:?} {history:?}");
+            }
+        }
+    }
+}
