@@ -3,12 +3,12 @@
 //! Editors, deployment tools and Kubernetes replace files in different ways: renaming over, writing a backup first,
 //! swapping the symbolic link `..data`. All of them cause events in the directory, but not reliably on the file.
 //! Therefore directories are watched, and a fingerprint of the content decides. Slow polling covers network file systems
-//! and lost events.
+//! and lost events. The parent of a directory is watched only while that is missing or a symbolic link: it may have busy files.
 
 mod fingerprint;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -134,6 +134,14 @@ impl WatchedPath {
         Self { path, parent }
     }
 
+    /// Directories whose events tell of a change: a plain directory tells when it is moved or removed itself.
+    fn directories(&self) -> Vec<PathBuf> {
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.is_dir()) {
+            return vec![self.path.clone()];
+        }
+        [&self.path, &self.parent].into_iter().filter(|path| path.is_dir()).cloned().collect()
+    }
+
     /// Whether an event on `touched` affects this path. It does for the path itself, for an entry in it, and for a `..`
     /// entry beside it, which Kubernetes uses to swap files. Other files of the parent directory do not count.
     fn is_affected_by(&self, touched: &Path) -> bool {
@@ -200,8 +208,12 @@ impl WatchLoop {
             if stop.load(Ordering::Acquire) {
                 return;
             }
-            let Some(fingerprint) = self.fingerprint() else { continue };
-            self.watch_directories();
+            let Some(mut fingerprint) = self.fingerprint() else { continue };
+            if self.watch_directories() {
+                // It may have changed before it was watched.
+                let Some(current) = self.fingerprint() else { continue };
+                fingerprint = current;
+            }
             if self.last_fingerprint.replace(fingerprint) != Some(fingerprint) {
                 on_change();
             }
@@ -224,17 +236,24 @@ impl WatchLoop {
         }
     }
 
-    /// Watches every path that is a directory, and every parent. A replaced directory has the same name but another
-    /// identity; its watch is renewed, because the old one refers to the former directory.
-    fn watch_directories(&mut self) {
+    /// Watches the directories of all paths, and no others. A replaced directory has the same name but another identity; its watch
+    /// is renewed, because the old one refers to the former directory. Returns whether a directory is newly watched.
+    fn watch_directories(&mut self) -> bool {
         let renew_all = self.needs_rewatch.swap(false, Ordering::AcqRel);
-        let paths = self.watched_paths.iter().flat_map(|watched| [&watched.path, &watched.parent]);
-        let directories: Vec<PathBuf> = paths.filter(|path| path.is_dir()).cloned().collect();
+        let directories: BTreeSet<PathBuf> = self.watched_paths.iter().flat_map(WatchedPath::directories).collect();
+        let is_unneeded = |directory: &&PathBuf| !directories.contains(*directory);
+        for directory in self.watched_directories.keys().filter(is_unneeded).cloned().collect::<Vec<_>>() {
+            self.watched_directories.remove(&directory);
+            drop(self.os_watcher.unwatch(&directory));
+        }
+        let mut is_newly_watched = false;
         for directory in directories {
             let identity = directory_identity(&directory);
-            if !renew_all && self.watched_directories.get(&directory) == Some(&identity) {
+            let known = self.watched_directories.get(&directory);
+            if !renew_all && known == Some(&identity) {
                 continue;
             }
+            is_newly_watched |= known != Some(&identity);
             if self.watched_directories.remove(&directory).is_some() {
                 drop(self.os_watcher.unwatch(&directory));
             }
@@ -242,6 +261,7 @@ impl WatchLoop {
                 self.watched_directories.insert(directory, identity);
             }
         }
+        is_newly_watched
     }
 }
 

@@ -159,6 +159,42 @@ fn file_watch_ignores_unchanged_content() {
     fixture.assert_no_change_before("rules/a.xml");
 }
 
+/// Inodes of the directories that this process watches, as the kernel lists them.
+fn watched_inodes() -> Vec<u64> {
+    let mut inodes = Vec::new();
+    for file in fs::read_dir("/proc/self/fdinfo").unwrap().filter_map(Result::ok) {
+        let text = fs::read_to_string(file.path()).unwrap_or_default();
+        let watches = text.lines().filter(|line| line.starts_with("inotify "));
+        inodes.extend(watches.filter_map(|line| {
+            let inode = line.split_whitespace().find_map(|field| field.strip_prefix("ino:"))?;
+            u64::from_str_radix(inode, 16).ok()
+        }));
+    }
+    inodes
+}
+
+/// The parent of a directory is not watched: a database in it would wake the watcher with each write. It is watched while the
+/// directory is missing.
+#[test]
+#[cfg(target_os = "linux")]
+fn file_watch_of_a_directory_does_not_watch_its_parent() {
+    use std::os::unix::fs::MetadataExt as _;
+    let fixture = watch_fixture(WITHOUT_POLLING, create_rules_folder, "rules", "rules/a.xml");
+    let inode_of = |path: &Path| fs::metadata(path).unwrap().ino();
+    let parent = inode_of(&fixture.path("."));
+    let is_watched = |inode: u64| watched_inodes().contains(&inode);
+    assert!(is_watched(inode_of(&fixture.path("rules"))) && !is_watched(parent));
+    fs::remove_dir_all(fixture.path("rules")).unwrap();
+    fixture.wait_for_content(None);
+    assert!(is_watched(parent), "to see when the directory comes back");
+    fs::create_dir(fixture.path("rules")).unwrap();
+    fixture.replace_file("rules/a.xml", "again");
+    fixture.wait_for_content(Some("again"));
+    fixture.replace_file("rules/a.xml", "and again");
+    fixture.wait_for_content(Some("and again"));
+    assert!(is_watched(inode_of(&fixture.path("rules"))) && !is_watched(parent));
+}
+
 /// The target of a symbolic link changes, without an event in the watched directory.
 #[cfg(unix)]
 #[test]
