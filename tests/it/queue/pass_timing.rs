@@ -109,6 +109,28 @@ async fn pass_on_change_follows_a_new_ruleset() {
     ann.wait_for_state(TicketState::Matched).await;
 }
 
+/// A new ruleset is evaluated when the interval ends, though the queue has not changed since the last pass.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pass_under_a_new_ruleset_follows_the_interval() {
+    let rules = |width: u32| {
+        let rules = duel_ruleset("").replace("PassIntervalMs=\"10\"", "PassIntervalMs=\"1500\"");
+        rules.replace(
+            "<RatingWindow Start=\"2\" Max=\"2\"/>",
+            &format!("<RatingWindow Start=\"{width}\" Max=\"{width}\"/>"),
+        )
+    };
+    let directory = RulesetDirectory::with_files(&[("duel.xml", &rules(2))]);
+    let server = directory.start_server().await;
+    let mut operator = operator_client(&server).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    wait_until("the first pass", async || passes(&mut operator, SET_ID).await == 1).await;
+    let _bob = QueuedParty::enter(&server, SET_ID, &[("bob", 30.0)]).await;
+    wait_until("the second pass", async || passes(&mut operator, SET_ID).await == 2).await;
+    directory.write_file("duel.xml", &rules(10));
+    OperatorClient::connect(&server).await.reload_rulesets().await;
+    ann.wait_for_state(TicketState::Matched).await;
+}
+
 /// S0-23: after a pass without matches, the next pass runs only after a change, unless `SkipUnchanged` is false.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pass_is_skipped_while_nothing_changes() {

@@ -1,6 +1,6 @@
 //! Set of rows of a pass.
 
-/// Set of rows, in whichever form is smaller: their bits or their numbers.
+/// Set of rows, as bits or as numbers: the smaller of the two forms.
 #[derive(Debug)]
 pub(super) enum RowSet {
     /// One bit for each row.
