@@ -49,6 +49,7 @@ const GOALS: &[(&str, &str)] = &[
     ("PQ6", "pass_kinds"),
     ("PQ7", "pass_of_shipped_rulesets"),
     ("PQ8", "pass_avoiding_past_matches"),
+    ("PQ9", "pass_with_long_block_lists"),
     ("QIDLE", "idle_queues"),
     ("PGIDLE", "idle_queues on Postgres"),
     ("PL0", "leaderboard_build"),

@@ -13,8 +13,9 @@ use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::queue::{
-    BucketRounding, Gate, GateRounding, MaxRangeCombination, PassTrigger, QualitySpec, QueueSpec, RatingGroup,
-    RatingGroups, RatingWindow, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
+    AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, Gate, GateRounding, MaxRangeCombination, PassTrigger,
+    QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, SelectionMode, SelectionOrder, SelectionSpec,
+    WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::ruleset::teams::{TeamOrderInMatch, TeamsSpec};
 use fireteam::domain::ruleset::{HardFilter, HardMissingPolicy, HardRule, Ruleset};
@@ -35,6 +36,11 @@ const EXACT_MS: f64 = 50.0;
 
 /// Limit on the cost of a quick pass, as a multiple of the optimum (PQ3).
 const ABOVE_OPTIMUM: f64 = 1.05;
+
+/// Tickets that block each other, users that each blocks, and the limit of a pass over them, milliseconds (PQ9).
+const BLOCKING_TICKETS: u64 = 1_100;
+const BLOCKED_USERS: usize = 1_000;
+const BLOCKING_MS: f64 = 20.0;
 
 /// Past matches that the log remembers (PQ8).
 const REMEMBERED_MATCHES: u64 = 100_000;
@@ -60,6 +66,9 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
     if wanted("PQ8") {
         avoiding();
+    }
+    if wanted("PQ9") {
+        blocking();
     }
 }
 
@@ -395,6 +404,40 @@ fn avoiding() {
             drop(std::hint::black_box(waiting.pass_with(&past_matches)));
         };
         compare("PQ8", &name, "no past match", || time_all(1, |_| pass()), || waiting.time());
+    }
+}
+
+/// Passes over tickets whose users block most of the others: each ticket against each other one.
+fn blocking() {
+    let kinds = [
+        ("nearest", SelectionMode::Nearest, QualitySpec::Any, [1, 1], AvoidStrictness::Never),
+        ("windows", SelectionMode::FirstWindow, QualitySpec::Any, [1, 1], AvoidStrictness::Never),
+        ("drawn", SelectionMode::WeightedSample, QualitySpec::Any, [1, 1], AvoidStrictness::Never),
+        ("maximum weight", SelectionMode::MaximumWeight, SCORE, [1, 1], AvoidStrictness::Never),
+        ("5 v 5, nearest", SelectionMode::Nearest, QualitySpec::Any, [5, 5], AvoidStrictness::Never),
+        ("5 v 5, nearest, in no team", SelectionMode::Nearest, QualitySpec::Any, [5, 5], AvoidStrictness::NotSameTeam),
+    ];
+    for (name, mode, quality, team_sizes, how) in kinds {
+        let mut waiting = WaitingQueue::new(rating_and_place(), queue(mode, quality), BLOCKING_TICKETS);
+        let users: Vec<UserKey> = waiting.entrants.iter().flat_map(|it| it.users.iter().copied()).collect();
+        let tickets = waiting.entrants.drain(..).enumerate().map(|(number, entrant)| {
+            let mut ticket = (*entrant.ticket).clone();
+            let following = users.iter().cycle().skip(number + 1);
+            ticket.blocked_users = following.take(BLOCKED_USERS).copied().collect();
+            ticket.blocked_users.sort_unstable();
+            Arc::new(ticket)
+        });
+        let tickets = tickets.collect();
+        waiting.enter(tickets);
+        waiting.under(|queue, teams| {
+            queue.avoid = [AvoidanceRule { whom: AvoidTarget::Blocked, how }].into();
+            teams.team_sizes = team_sizes.into();
+        });
+        let took: Vec<Timing> = (0..9).map(|_| waiting.time()).collect();
+        let rounds: Vec<(f64, f64)> = took.iter().map(|it| (it.wall_us / 1e3, BLOCKING_MS)).collect();
+        let cpu_us = took.iter().map(|it| it.cpu_us).sum::<f64>() / took.len() as f64;
+        let name = format!("{name}, {BLOCKING_TICKETS} tickets that block {BLOCKED_USERS} of them each, ms a pass");
+        report("PQ9", &name, "20 ms", &rounds, cpu_us);
     }
 }
 

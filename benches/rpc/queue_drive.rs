@@ -14,7 +14,7 @@ use tonic::{Request, Streaming};
 
 use crate::harness::{clock, quantile_of, report};
 use crate::rpc::load::{Raw, call, channel};
-use crate::rpc::server_process::{DRIVE_SET, ServerProcess};
+use crate::rpc::server_process::{DRIVE_SET, DRIVE_SET_ON_CHANGE, ServerProcess};
 
 const ENTER: &str = "/fireteam.v1.QueueService/Enter";
 const WATCH: &str = "/fireteam.v1.QueueService/Watch";
@@ -91,7 +91,7 @@ async fn watch(channel: &Channel, ticket: pb::TicketReference) -> Streaming<Byte
 }
 
 /// One player: enters, watches until it has a match, and is then the next player. Returns the counted times, milliseconds.
-async fn play(channel: Channel, name: String, shared: Arc<Shared>) -> Vec<f64> {
+async fn play(channel: Channel, set_id: u32, name: String, shared: Arc<Shared>) -> Vec<f64> {
     let mut times = Vec::new();
     for number in 0_u64.. {
         if shared.is_over.load(Ordering::Relaxed) {
@@ -102,7 +102,7 @@ async fn play(channel: Channel, name: String, shared: Arc<Shared>) -> Vec<f64> {
         let party = pb::SessionCompositionData { players: vec![player], ..Default::default() };
         let request = pb::QueueEnterRequest {
             session_composition: Some(party),
-            matchmaking_set_id: Some(DRIVE_SET),
+            matchmaking_set_id: Some(set_id),
             idempotency_key: format!("entering of {name} {number:020}"),
             ..Default::default()
         };
@@ -125,8 +125,8 @@ async fn play(channel: Channel, name: String, shared: Arc<Shared>) -> Vec<f64> {
     times
 }
 
-/// Runs `players` players at once against a server.
-pub(crate) async fn drive(server: &ServerProcess, players: usize) -> DriveResult {
+/// Runs `players` players at once against the queue of a set.
+pub(crate) async fn drive(server: &ServerProcess, set_id: u32, players: usize) -> DriveResult {
     let mut channels = Vec::new();
     for _ in 0..CONNECTIONS_MIN.max(players.div_ceil(PLAYERS_PER_CONNECTION)) {
         channels.push(channel(server.address).await);
@@ -134,8 +134,8 @@ pub(crate) async fn drive(server: &ServerProcess, players: usize) -> DriveResult
     let shared = Arc::new(Shared::default());
     let mut tasks = JoinSet::new();
     for player in 0..players {
-        let name = format!("player {players} {player}");
-        tasks.spawn(play(channels[player % channels.len()].clone(), name, Arc::clone(&shared)));
+        let name = format!("player {set_id} {players} {player}");
+        tasks.spawn(play(channels[player % channels.len()].clone(), set_id, name, Arc::clone(&shared)));
     }
     tokio::time::sleep(WARM_UP).await;
     shared.is_counting.store(true, Ordering::Relaxed);
@@ -175,7 +175,7 @@ async fn measure_many_players(goal: &str, store: &str, limits: &ManyPlayersLimit
     let mut results = Vec::new();
     for players in [1_000, 2_000] {
         let server = ServerProcess::start(&format!("fireteam-{store}"), 0);
-        let result = drive(&server, players).await;
+        let result = drive(&server, DRIVE_SET, players).await;
         println!("# {store}, {players} players: p50 {:.1} ms, p99 {:.1} ms", result.p50_ms, result.p99_ms);
         let named = |figure: &str| format!("{figure}, {store}, {players} players at once");
         row(
@@ -190,12 +190,16 @@ async fn measure_many_players(goal: &str, store: &str, limits: &ManyPlayersLimit
     results
 }
 
-/// Rows of few players, by their waiting time.
+/// Rows of few players, by their waiting time: with passes every 10 ms, and 3 ms after a change.
 async fn measure_few_players(store: &str, p50_limits_ms: [f64; 2], p99_limits_ms: [f64; 2]) {
     let server = ServerProcess::start(&format!("fireteam-{store}"), 0);
-    for (at, players) in [20, 200].into_iter().enumerate() {
-        let result = drive(&server, players).await;
-        let named = |figure: &str| format!("ms from entering to a match, {figure}, {store}, {players} players at once");
+    let sets = [(DRIVE_SET, "every 10 ms"), (DRIVE_SET_ON_CHANGE, "3 ms after a change")];
+    for ((at, players), (set_id, passes)) in [20, 200].into_iter().enumerate().flat_map(|it| sets.map(|set| (it, set)))
+    {
+        let result = drive(&server, set_id, players).await;
+        let named = |figure: &str| {
+            format!("ms from entering to a match, {figure}, {store}, {players} players at once, passes {passes}")
+        };
         row("QD4 <= 1", &named("p50"), &[result.p50_ms], p50_limits_ms[at]);
         row("QD4 <= 1", &named("p99"), &[result.p99_ms], p99_limits_ms[at]);
     }

@@ -61,6 +61,9 @@ const DRIVE_RULESET: &str = r#"<Ruleset Name="bench drive" SetId="3">
 </Ruleset>
 "#;
 
+/// Matchmaking set of the same queue with passes on change.
+pub(crate) const DRIVE_SET_ON_CHANGE: u32 = 4;
+
 /// Name of a server that requires authentication.
 pub(crate) const AUTHENTICATED: &str = "fireteam-authenticated";
 
@@ -154,6 +157,9 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 std::fs::write(rules.join("bench.xml"), RULESET).expect("a file");
                 std::fs::write(rules.join("queue.xml"), QUEUE_RULESET).expect("a file");
                 std::fs::write(rules.join("drive.xml"), DRIVE_RULESET).expect("a file");
+                let on_change = DRIVE_RULESET.replace("SetId=\"3\"", &format!("SetId=\"{DRIVE_SET_ON_CHANGE}\""));
+                let on_change = on_change.replace("<Queue ", "<Queue Pass=\"on_change\" GatherMs=\"3\" ");
+                std::fs::write(rules.join("drive_on_change.xml"), on_change).expect("a file");
                 let store = match what {
                     "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
                     "fireteam-postgres" => {

@@ -6,8 +6,8 @@ use fireteam::domain::attribute::NumberAggregation;
 use fireteam::domain::id::SetId;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::queue::{
-    AlternativeSetOffer, AvoidStrictness, AvoidTarget, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
-    RatingWindow, RegionUse, SelectionMode, SelectionOrder, WaitBonus, WindowClock, WindowPairRule,
+    AlternativeSetOffer, AvoidStrictness, AvoidTarget, BucketRounding, Gate, GateRounding, PassTrigger, QualitySpec,
+    QueueSpec, RatingWindow, RegionUse, SelectionMode, SelectionOrder, WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::ruleset::rating::{DisconnectPolicy, RatingSystem};
 use fireteam::domain::ruleset::teams::{HostingMode, TeamsSpec};
@@ -66,6 +66,15 @@ fn teiserver_ruleset_has_the_documented_numbers() {
     assert_eq!((check.timeout_ms, &*check.penalty_cooldowns_ms), (30_000, &[][..]));
     assert_eq!((ruleset.hosting.mode, ruleset.hosting.allocation_timeout_ms), (HostingMode::GameServer, 5_000));
     assert!(matches!(ruleset.rating.expect("TrueSkill").system, RatingSystem::TrueSkill { mu: 25.0, .. }));
+}
+
+/// Passes of the documented systems run at intervals: `Pass="on_change"` is an addition.
+#[test]
+fn shipped_queues_have_passes_at_intervals() {
+    let bundled_rulesets = bundled::load_bundled().unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let queues = bundled_rulesets.iter().filter_map(|(_, ruleset)| ruleset.queue.as_ref());
+    let triggers: Vec<PassTrigger> = queues.map(|queue| queue.pass_trigger).collect();
+    assert!(triggers.len() >= 5 && triggers.iter().all(|trigger| *trigger == PassTrigger::Interval), "{triggers:?}");
 }
 
 /// S0-13, S0-14, S0-16, S0-17, S0-23, S0-26: defaults of a queue are those that the document suggests.
