@@ -4,12 +4,22 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rand::rngs::{OsRng, StdRng};
 use rand::{Rng, SeedableRng, TryRngCore};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::domain::time::UnixMs;
+
+/// Runs `work` and returns the processor time that this thread spent on it: unlike the time on the clock, it does not grow with
+/// what else the machine does.
+pub(crate) fn with_cpu_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let thread_time = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    let started_at = thread_time();
+    let result = work();
+    (result, thread_time().saturating_sub(started_at))
+}
 
 /// Source of time and randomness.
 pub trait Clock: Send + Sync + 'static {
@@ -202,6 +212,17 @@ mod tests {
         assert!(times[0] > UnixMs(1_600_000_000_000));
         let readings: Vec<u64> = (0..1_000).map(|_| clock.monotonic_us()).collect();
         assert!(readings.is_sorted());
+    }
+
+    #[test]
+    fn cpu_time_counts_work_and_no_sleep() {
+        let pause = Duration::from_millis(50);
+        let ((), asleep) = with_cpu_time(|| std::thread::sleep(pause));
+        assert!(asleep < pause / 2, "{asleep:?}");
+        let clock = SystemClock::start();
+        let until_us = clock.monotonic_us() + 10_000;
+        let (rounds, busy) = with_cpu_time(|| (0_u64..).find(|_| until_us < clock.monotonic_us()));
+        assert!(rounds > Some(0) && Duration::ZERO < busy, "{rounds:?} {busy:?}");
     }
 
     /// R10: servers of one store agree on the time for any wall clock, and no clock runs backwards.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::with_cpu_time;
 use crate::domain::queue::pass::{PassOutcome, run_incremental_pass, run_pass};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::QueueSnapshot;
@@ -46,6 +47,12 @@ impl PassBackoff {
     }
 }
 
+/// Outcome of a pass, and the processor time that its snapshot and evaluation took.
+pub(crate) struct TimedPass {
+    pub(crate) outcome: PassOutcome,
+    pub(crate) cpu_time: Duration,
+}
+
 /// Takes a snapshot with `take` and runs a pass over it. `None` if either panicked, or if the set has no queue.
 ///
 /// After a panic the caller must clear what `take` may have left half changed.
@@ -54,28 +61,31 @@ pub(crate) async fn run_caught_pass(
     key: QueueKey,
     backoff: &mut PassBackoff,
     take: impl FnOnce() -> QueueSnapshot,
-) -> Option<PassOutcome> {
+) -> Option<TimedPass> {
     let supervisor = &shared.common.supervisor;
-    let (result, snapshot) = match supervisor.catch_blocking(TaskLabel::Pass, take) {
+    let (snapshot, snapshot_time) = with_cpu_time(|| supervisor.catch_blocking(TaskLabel::Pass, take));
+    let (result, snapshot) = match snapshot {
         Err(reason) => (Err(reason), None),
         Ok(snapshot) => {
             let snapshot = Arc::new(snapshot);
             let run = {
                 let (supervisor, snapshot) = (supervisor.clone(), Arc::clone(&snapshot));
-                move || supervisor.catch_blocking(TaskLabel::Pass, || run_full_or_newcomers_pass(&snapshot))
+                let evaluate =
+                    move || supervisor.catch_blocking(TaskLabel::Pass, || run_full_or_newcomers_pass(&snapshot));
+                move || with_cpu_time(evaluate)
             };
-            let result = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
+            let (result, pass_time) = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
                 run()
             } else {
-                tokio::task::spawn_blocking(run).await.unwrap_or(Ok(None))
+                tokio::task::spawn_blocking(run).await.unwrap_or((Ok(None), Duration::ZERO))
             };
-            (result, Some(snapshot))
+            (result.map(|outcome| (outcome, snapshot_time + pass_time)), Some(snapshot))
         }
     };
     match result {
-        Ok(outcome) => {
+        Ok((outcome, cpu_time)) => {
             backoff.record_success();
-            outcome
+            outcome.map(|outcome| TimedPass { outcome, cpu_time })
         }
         Err(reason) => {
             let is_first = backoff.failure_count == 0;

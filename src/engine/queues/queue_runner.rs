@@ -27,7 +27,7 @@ use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::{HostFinder, is_placed_only_by_allocators};
 use crate::engine::queues::match_round_trips::MatchRoundTrips;
-use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
+use crate::engine::queues::pass_runner::{PassBackoff, TimedPass, run_caught_pass};
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
 use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::queue_wakeups::RunnerHandle;
@@ -64,7 +64,7 @@ struct QueueRunner {
     /// The last pass found too few of the connected players waiting. The gate opens when enough of them disconnect.
     gate_may_open_by_disconnects: bool,
     last_pass_at: Option<Instant>,
-    last_pass_took: Duration,
+    last_pass_cpu_time: Duration,
     /// When the first change after the last pass was seen.
     first_change_at: Option<Instant>,
     pass_backoff: PassBackoff,
@@ -87,7 +87,7 @@ pub(crate) async fn run_queue_until_empty(shared: Arc<SharedState>, handle: Runn
         last_pass: LastPass::default(),
         gate_may_open_by_disconnects: false,
         last_pass_at: None,
-        last_pass_took: Duration::ZERO,
+        last_pass_cpu_time: Duration::ZERO,
         first_change_at: None,
         pass_backoff: PassBackoff::default(),
         change_count_at_last_pass: 0,
@@ -348,7 +348,7 @@ impl QueueRunner {
         let since = |time: Option<Instant>| time.map(|time| now.duration_since(time));
         let history = PassHistory {
             since_last_pass: since(self.last_pass_at),
-            last_pass_took: self.last_pass_took,
+            last_pass_cpu_time: self.last_pass_cpu_time,
             since_first_change: since(self.first_change_at),
         };
         now + time_to_next_pass(queue, &history)
@@ -368,7 +368,8 @@ impl QueueRunner {
         let beacon_fleet = self.current_fleet(ruleset, now);
         let has_changed = self.has_changed_since_last_pass(beacon_fleet.as_ref());
         let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
-        (self.last_pass_at, self.last_pass_took, self.first_change_at) = (Some(Instant::now()), Duration::ZERO, None);
+        (self.last_pass_at, self.last_pass_cpu_time, self.first_change_at) =
+            (Some(Instant::now()), Duration::ZERO, None);
         if !next_pass_may_find_match(&queue.gate, &self.last_pass, has_changed, gate_counts, now) {
             return false;
         }
@@ -377,14 +378,14 @@ impl QueueRunner {
         let (key, prepared_tickets) = (self.queue_key, &mut self.prepared_tickets);
         let take = || QueueSnapshot::take(&self.shared, key, ruleset, queue, prepared_tickets, now);
         let started_at = Instant::now();
-        let Some(PassOutcome { proposals, report }) =
+        let Some(TimedPass { outcome: PassOutcome { proposals, report }, cpu_time }) =
             run_caught_pass(&self.shared, key, &mut self.pass_backoff, take).await
         else {
             (self.prepared_tickets, self.last_pass) = Default::default();
             return false;
         };
         let elapsed = started_at.elapsed();
-        self.last_pass_took = elapsed;
+        self.last_pass_cpu_time = cpu_time;
         self.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,
             next_change_at: report.next_change_at,

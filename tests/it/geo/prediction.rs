@@ -139,17 +139,20 @@ fn prediction_error_is_about_half_of_that_of_geography() {
 /// the draws, and what other readings of the procedure give.
 #[test]
 fn prediction_order_has_less_regret_than_geography() {
+    // The goals, and the limits of this test: the goal, or a little more than what is reached where it is missed.
     let goals = [
-        ("search 24/12", [0.60, 0.60, 0.42]),
-        (SHIPPED, [0.60, 0.60, 0.42]),
-        (HOME, [0.57, 0.52, 0.41]),
-        ("search 12/8", [0.68, 0.60, 0.55]),
+        ("search 24/12", [0.60, 0.60, 0.42], [0.60, 0.60, 0.42]),
+        (SHIPPED, [0.60, 0.60, 0.42], [0.60, 0.60, 0.42]),
+        (HOME, [0.57, 0.43, 0.41], [0.57, 0.52, 0.41]),
+        ("search 12/8", [0.68, 0.60, 0.55], [0.68, 0.60, 0.55]),
     ];
-    for (name, ratios_max) in goals {
+    for (name, goals, ratios_max) in goals {
         let Some(figures) = folded(name) else { return };
         let ratios = figures.regret_ratios();
+        let is_missed = ratios.iter().zip(goals).any(|(ratio, goal)| goal < *ratio);
+        let verdict = if is_missed { "MISSED" } else { "met" };
         println!(
-            "LAT-2 {name}: regret of the first, best of 3, best of 5 {ratios:.2?} of geography, at most {ratios_max:?}"
+            "LAT-2 {name}: regret of the first, best of 3, best of 5 {ratios:.2?} of geography, goal {goals:?}: {verdict}"
         );
         assert!(ratios.iter().zip(ratios_max).all(|(ratio, most)| *ratio <= most), "{name}: {ratios:?}");
     }

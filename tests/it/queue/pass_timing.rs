@@ -2,6 +2,7 @@
 
 use fireteam_client::pb;
 use pb::TicketState;
+use tokio::time::Instant;
 use tonic::transport::Channel;
 
 use crate::support::generated_client;
@@ -79,7 +80,7 @@ async fn pass_on_change_gathers_tickets() {
     const GATHER_MS: u32 = 300;
     let server = start_queue_server(&[&duels_on_change(GATHER_MS)]).await;
     let mut operator = operator_client(&server).await;
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let mut parties = Vec::new();
     for number in 0..20 {
         parties.push(QueuedParty::enter(&server, SET_ID, &[(&format!("player {number}"), 20.0)]).await);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::ruleset::queue::{PassTrigger, QueueSpec};
 
-/// A pass on change begins at least this many durations of the last pass after its start, so passes take at most a tenth of a
-/// processor core.
+/// A pass on change begins after this many times the processor time of the last pass, from its start: so passes take at most a
+/// tenth of a processor core.
 const START_TO_START_RATIO: u32 = 10;
 
 /// Times by which the next pass is planned.
@@ -13,8 +13,8 @@ const START_TO_START_RATIO: u32 = 10;
 pub struct PassHistory {
     /// Time since the start of the last pass; `None` before the first one.
     pub since_last_pass: Option<Duration>,
-    /// Duration of the last pass.
-    pub last_pass_took: Duration,
+    /// Processor time of the last pass.
+    pub last_pass_cpu_time: Duration,
     /// Time since the first change after the last pass; `None` if nothing has changed.
     pub since_first_change: Option<Duration>,
 }
@@ -27,7 +27,7 @@ pub fn time_to_next_pass(queue: &QueueSpec, history: &PassHistory) -> Duration {
     match (queue.pass_trigger, history.since_first_change) {
         (PassTrigger::Change { gather_ms }, Some(since_change)) => {
             let gathered = Duration::from_millis(gather_ms.into()).saturating_sub(since_change);
-            gathered.max(until(history.last_pass_took * START_TO_START_RATIO))
+            gathered.max(until(history.last_pass_cpu_time * START_TO_START_RATIO))
         }
         _ => until(Duration::from_millis(queue.pass_interval_ms.into())),
     }
@@ -49,11 +49,11 @@ mod tests {
         queue.pass_interval_ms = 250;
         let history = |since_last_pass: u64, took: u64, since_first_change: Option<u64>| PassHistory {
             since_last_pass: Some(ms(since_last_pass)),
-            last_pass_took: ms(took),
+            last_pass_cpu_time: ms(took),
             since_first_change: since_first_change.map(ms),
         };
         let cases = [
-            // Time since the last pass, its duration, time since the change; time to the next pass at intervals, and on change.
+            // Time since the last pass, its processor time, time since the change; time to the next pass at intervals, and on change.
             (history(40, 1, None), 210, 210),
             (history(40, 1, Some(0)), 210, 5),
             (history(40, 1, Some(3)), 210, 2),

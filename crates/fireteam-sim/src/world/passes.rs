@@ -39,7 +39,7 @@ impl SimWorld<'_> {
         let history = PassHistory {
             since_last_pass: state.last_pass_at.map(|last| Duration::from_millis(self.now.ms_since(last))),
             // Simulated passes take no time.
-            last_pass_took: Duration::ZERO,
+            last_pass_cpu_time: Duration::ZERO,
             since_first_change,
         };
         let wait_ms = time_to_next_pass(self.queue, &history).as_millis() as u64;
