@@ -403,6 +403,8 @@ impl QueueRunner {
         common.statistics.record_pass_refusals(ruleset, &report, now, &common.metrics);
         self.shared.pass_reports.lock().store_report(self.queue_key, ruleset, report, elapsed.as_secs_f64() * 1_000.0);
         let has_proposals = !proposals.is_empty();
+        // Deadlines of a match begin now, not when the pass began.
+        let now = self.shared.common.clock.now();
         let mut proposals = proposals.into_iter();
         loop {
             let batch: Vec<Proposal> = proposals.by_ref().take(PROPOSAL_BATCH_MAX).collect();
