@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::time::{ClockId, clock_gettime};
 use rand::rngs::{OsRng, StdRng};
 use rand::{Rng, SeedableRng, TryRngCore};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::domain::time::UnixMs;
 
 /// Runs `work` and returns the processor time that this thread spent on it: unlike the time on the clock, it does not grow with
 /// what else the machine does.
 pub(crate) fn with_cpu_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let thread_time = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    let thread_time = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
     let started_at = thread_time();
     let result = work();
     (result, thread_time().saturating_sub(started_at))

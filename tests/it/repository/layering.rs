@@ -18,7 +18,7 @@ struct Layer {
 const LAYERS: &[Layer] = &[
     Layer { name: "domain", ours: &[], theirs: &["pulp", "skillratings"] },
     Layer { name: "files", ours: &[], theirs: &["rustix"] },
-    Layer { name: "clock", ours: &["domain"], theirs: &["rand", "rustix", "tokio", "tracing"] },
+    Layer { name: "clock", ours: &["domain"], theirs: &["nix", "rand", "tokio", "tracing"] },
     Layer { name: "watch", ours: &["domain", "clock", "files"], theirs: &["notify", "tokio", "tokio_util", "tracing"] },
     Layer { name: "config", ours: &["domain", "files"], theirs: &["serde", "toml", "clap", "ipnet"] },
     Layer {
