@@ -10,8 +10,9 @@ use crate::store::{AdvertWrite, CommitResult, Store, StoreError};
 /// Set in which passes panic at the fail point `panic_in_pass`.
 const PANICKING_SET: SetId = SetId(11);
 
-/// Panics in a pass of one set, if the fault is enabled.
+/// Panics in a pass of one set, or sleeps in each pass, if the fault is enabled: `slow_pass=sleep(MS)`.
 pub(crate) fn fail_in_pass(set_id: SetId) {
+    fail::fail_point!("slow_pass");
     fail::fail_point!("panic_in_pass", set_id == PANICKING_SET, |_| panic!("planted panic in a pass"));
 }
 

@@ -75,6 +75,8 @@ mod report;
 mod rolling_upgrade;
 #[cfg(test)]
 mod seats;
+#[cfg(all(test, feature = "failpoints"))]
+mod slow_pass;
 #[cfg(test)]
 mod table_checks;
 

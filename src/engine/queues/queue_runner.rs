@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::id::{MatchId, TicketId};
+use crate::domain::id::{MatchId, RulesetHash, TicketId};
 use crate::domain::latency::beacon_fleet::BeaconFleet;
 use crate::domain::lifecycle::event::{MatchEffect, MatchEvent, NewMatch};
 use crate::domain::lifecycle::transition::create_match;
@@ -54,6 +54,24 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time between rounds. A change, a due time and a new ruleset wake the runner earlier.
 const ROUND_INTERVAL_MAX: Duration = Duration::from_secs(120);
 
+/// What the outcome of a pass depends on, besides the time. If it is the same again, the queue has not changed.
+#[derive(Clone, Debug)]
+struct PassBasis {
+    /// Number of changes of the queue.
+    change_count: u64,
+    ruleset_hash: RulesetHash,
+    /// Beacons by which round trips are predicted; `None` without predictions.
+    beacon_fleet: Option<Arc<BeaconFleet>>,
+}
+
+impl PartialEq for PassBasis {
+    /// Fleets are compared by identity: each change makes a new one.
+    fn eq(&self, other: &Self) -> bool {
+        let fleet = |basis: &Self| basis.beacon_fleet.as_ref().map(Arc::as_ptr);
+        (self.change_count, self.ruleset_hash, fleet(self)) == (other.change_count, other.ruleset_hash, fleet(other))
+    }
+}
+
 /// State of a queue that runs on this replica.
 struct QueueRunner {
     shared: Arc<SharedState>,
@@ -67,10 +85,11 @@ struct QueueRunner {
     last_pass_cpu_time: Duration,
     /// When the first change after the last pass was seen.
     first_change_at: Option<Instant>,
+    /// When the last pass failed, or a match that it proposed could not be stored.
+    failed_at: Option<Instant>,
     pass_backoff: PassBackoff,
-    change_count_at_last_pass: u64,
-    /// Beacons by which the last pass predicted round trips.
-    fleet_at_last_pass: Option<Arc<BeaconFleet>>,
+    /// Basis of the last pass; `None` before the first one.
+    last_basis: Option<PassBasis>,
     last_allocation_at: Option<Instant>,
     /// Matches with an allocation attempt since `last_allocation_at`.
     attempted_matches: BTreeSet<MatchId>,
@@ -89,9 +108,9 @@ pub(crate) async fn run_queue_until_empty(shared: Arc<SharedState>, handle: Runn
         last_pass_at: None,
         last_pass_cpu_time: Duration::ZERO,
         first_change_at: None,
+        failed_at: None,
         pass_backoff: PassBackoff::default(),
-        change_count_at_last_pass: 0,
-        fleet_at_last_pass: None,
+        last_basis: None,
         last_allocation_at: None,
         attempted_matches: BTreeSet::new(),
     };
@@ -136,14 +155,14 @@ impl QueueRunner {
             return self.next_round_without_queue_spec();
         };
         let pass_interval = Duration::from_millis(u64::from(queue.pass_interval_ms));
-        let has_changed = self.has_changed_since_last_pass(self.current_fleet(&ruleset, now).as_ref())
-            || !self.prepared_tickets.is_of_ruleset(ruleset.hash);
+        let basis = self.current_basis(&ruleset, now);
+        let has_changed = self.last_basis.as_ref() != Some(&basis);
         let next_pass_at = self.next_pass_at(queue, has_changed);
         let next_pass_at = self.pass_backoff.retry_at().map_or(next_pass_at, |retry_at| retry_at.max(next_pass_at));
         let mut next_round_at = Instant::now() + ROUND_INTERVAL_MAX;
         let always_run = !queue.gate.skip_unchanged;
         if next_pass_at <= Instant::now() {
-            if self.run_pass_if_needed(&ruleset, queue).await || always_run {
+            if self.run_pass_if_needed(&ruleset, queue, basis).await || always_run {
                 next_round_at = next_round_at.min(Instant::now() + pass_interval);
             }
         } else if always_run || has_changed {
@@ -330,15 +349,14 @@ impl QueueRunner {
         }
     }
 
-    /// Beacons by which a pass would predict round trips now; `None` without predictions.
-    fn current_fleet(&self, ruleset: &Ruleset, now: UnixMs) -> Option<Arc<BeaconFleet>> {
-        VectorCompleter::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.beacon_fleet()))
-    }
-
-    /// Whether the queue has changed since the last pass, or the beacons, on which predictions depend.
-    fn has_changed_since_last_pass(&self, fleet: Option<&Arc<BeaconFleet>>) -> bool {
-        self.change_count() != self.change_count_at_last_pass
-            || fleet.map(Arc::as_ptr) != self.fleet_at_last_pass.as_ref().map(Arc::as_ptr)
+    /// Basis of a pass that would run now.
+    fn current_basis(&self, ruleset: &Ruleset, now: UnixMs) -> PassBasis {
+        let completer = VectorCompleter::of_ruleset(&self.shared.common, ruleset, now);
+        PassBasis {
+            change_count: self.change_count(),
+            ruleset_hash: ruleset.hash,
+            beacon_fleet: completer.map(|completer| Arc::clone(completer.beacon_fleet())),
+        }
     }
 
     /// Time of the next pass, which may be past.
@@ -350,12 +368,13 @@ impl QueueRunner {
             since_last_pass: since(self.last_pass_at),
             last_pass_cpu_time: self.last_pass_cpu_time,
             since_first_change: since(self.first_change_at),
+            since_failure: since(self.failed_at),
         };
         now + time_to_next_pass(queue, &history)
     }
 
     /// Runs a pass if the gate allows it, and proposes its matches. Returns whether it proposed any.
-    async fn run_pass_if_needed(&mut self, ruleset: &Arc<Ruleset>, queue: &QueueSpec) -> bool {
+    async fn run_pass_if_needed(&mut self, ruleset: &Arc<Ruleset>, queue: &QueueSpec, basis: PassBasis) -> bool {
         let now = self.shared.common.clock.now();
         // A match may only be made under a ruleset that survives a restart.
         if self.shared.common.check_ruleset_is_durable(ruleset).is_err() {
@@ -364,17 +383,14 @@ impl QueueRunner {
         if self.prepared_tickets.reset_if_ruleset_changed(ruleset.hash) {
             self.last_pass = LastPass::default();
         }
-        let change_count = self.change_count();
-        let beacon_fleet = self.current_fleet(ruleset, now);
-        let has_changed = self.has_changed_since_last_pass(beacon_fleet.as_ref());
+        let has_changed = self.last_basis.as_ref() != Some(&basis);
         let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
         (self.last_pass_at, self.last_pass_cpu_time, self.first_change_at) =
             (Some(Instant::now()), Duration::ZERO, None);
         if !next_pass_may_find_match(&queue.gate, &self.last_pass, has_changed, gate_counts, now) {
             return false;
         }
-        self.change_count_at_last_pass = change_count;
-        self.fleet_at_last_pass = beacon_fleet;
+        (self.last_basis, self.failed_at) = (Some(basis), None);
         let (key, prepared_tickets) = (self.queue_key, &mut self.prepared_tickets);
         let take = || QueueSnapshot::take(&self.shared, key, ruleset, queue, prepared_tickets, now);
         let started_at = Instant::now();
@@ -382,6 +398,7 @@ impl QueueRunner {
             run_caught_pass(&self.shared, key, &mut self.pass_backoff, take).await
         else {
             (self.prepared_tickets, self.last_pass) = Default::default();
+            self.failed_at = Some(Instant::now());
             return false;
         };
         let elapsed = started_at.elapsed();
@@ -411,12 +428,15 @@ impl QueueRunner {
             if batch.is_empty() {
                 return has_proposals;
             }
-            join_all(batch.into_iter().map(|proposal| self.propose_match(ruleset, proposal, now))).await;
+            let proposed = batch.into_iter().map(|proposal| self.propose_match(ruleset, proposal, now));
+            if join_all(proposed).await.contains(&false) {
+                self.failed_at = Some(Instant::now());
+            }
         }
     }
 
-    /// Creates a match from a proposal. If a ticket is gone, the next pass handles the rest.
-    async fn propose_match(&self, ruleset: &Ruleset, proposal: Proposal, now: UnixMs) {
+    /// Creates a match from a proposal. If a ticket is gone, the next pass handles the rest. Returns false if the store failed.
+    async fn propose_match(&self, ruleset: &Ruleset, proposal: Proposal, now: UnixMs) -> bool {
         let id = MatchId::from_bytes(self.shared.common.clock.random_bytes());
         let outages = self.shared.common.server_outages.outages_extending_deadlines();
         let transition = {
@@ -428,7 +448,7 @@ impl QueueRunner {
                 .zip(0_u16..)
                 .flat_map(|(team_tickets, team)| team_tickets.iter().map(move |ticket| (team, ticket)))
             {
-                let Some(stored) = cache.ticket(proposed.ticket_id) else { return };
+                let Some(stored) = cache.ticket(proposed.ticket_id) else { return true };
                 match_tickets.push(MatchTicket::from_ticket(&stored.ticket, team, &proposed.roles));
             }
             let round_trips = MatchRoundTrips::of_ruleset(&self.shared.common, ruleset, now);
@@ -461,16 +481,18 @@ impl QueueRunner {
             )
         };
         let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
-        let Some(match_) = transition.next_match else { return };
+        let Some(match_) = transition.next_match else { return true };
         // Look these up before the write: afterwards the match may already have ended, and its players queued again.
         let others = if starts_now { other_waiting_tickets(&self.shared, &match_) } else { Vec::new() };
-        match self.shared.submit_write(QueueWrite::ProposeMatch { proposed: Arc::new(match_), now }).await {
+        let outcome = self.shared.submit_write(QueueWrite::ProposeMatch { proposed: Arc::new(match_), now }).await;
+        match &outcome {
             Ok(QueueOutcome::TicketsUnavailable { tickets }) => {
                 tracing::debug!(?tickets, "proposal rejected, tickets no longer available")
             }
             Ok(_) => self.end_other_tickets(others, now).await,
             Err(error) => tracing::warn!(?error, "match proposal write failed"),
         }
+        outcome.is_ok()
     }
 }
 

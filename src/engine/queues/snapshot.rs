@@ -110,11 +110,6 @@ pub(crate) struct PreparedTicketCache {
 }
 
 impl PreparedTicketCache {
-    /// Whether the last pass was under the ruleset `hash`.
-    pub(crate) fn is_of_ruleset(&self, hash: RulesetHash) -> bool {
-        self.ruleset_hash == Some(hash)
-    }
-
     /// Clears the cache if the ruleset is not `hash`; returns whether it did.
     pub(crate) fn reset_if_ruleset_changed(&mut self, hash: RulesetHash) -> bool {
         let is_changed = self.ruleset_hash != Some(hash);

@@ -28,6 +28,11 @@ fn even_teams(size: u32, more: &str) -> String {
     )
 }
 
+/// The same rules with passes on change, and otherwise one a minute.
+fn even_teams_on_change(size: u32) -> String {
+    even_teams(size, "").replace("PassIntervalMs=\"10\"", "PassIntervalMs=\"60000\" Pass=\"on_change\" GatherMs=\"5\"")
+}
+
 const SEATED: [&str; 9] = ["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"];
 
 fn ratings_request(ratings: &[(&str, f64)]) -> generated_client::ImportRatingsRequest {
@@ -97,10 +102,17 @@ async fn backfill_refuses_a_guest_who_makes_the_teams_uneven() {
     }
 }
 
-/// The host lists the guest, and another player leaves. The seat is in the other team now.
+/// The host lists the guest, and another player leaves. The seat is in the other team now. Passes run at intervals, or when the
+/// session changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_follows_the_teams_that_the_host_states() {
-    let server = start_queue_server(&[&even_teams(2, "")]).await;
+    for rules in [even_teams(2, ""), even_teams_on_change(2)] {
+        assert_backfill_follows_the_host(&rules).await;
+    }
+}
+
+async fn assert_backfill_follows_the_host(rules: &str) {
+    let server = start_queue_server(&[rules]).await;
     import(&server, &[("hal", 3_500.0), ("hob", 3_000.0), ("hum", 3_000.0), ("top", 3_500.0), ("low", 3_000.0)]).await;
     let client = server.client().await;
     let request = session_with_teams(&[&["hal"], &["hob", "hum"]], 1);
@@ -160,12 +172,12 @@ async fn backfill_knows_the_teams_after_a_restart() {
     }
 }
 
-/// A session on one server is filled by a queue whose tickets are on the other, by the same judgement.
+/// A session on one server is filled by a queue whose tickets are on the other, by the same judgement. Passes run on change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_judges_a_session_of_another_server() {
     let Some(database) = create_test_database("backfill_judges_a_session_of_another_server").await else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("even.xml"), even_teams(5, "")).expect("rules");
+    std::fs::write(folder.path().join("even.xml"), even_teams_on_change(5)).expect("rules");
     let rules = folder.path().display().to_string();
     let replicas = Replicas::start(&database, 2, &["--rulesets", &rules]);
     let [here, there] = &replicas.servers[..] else { unreachable!() };

@@ -1,9 +1,16 @@
 //! Timing of passes: at the ruleset's interval, only after a change, and with a new ruleset at once.
 
-use fireteam_client::pb;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fireteam::rules::parse_ruleset;
+use fireteam_client::{Client, pb};
 use pb::TicketState;
 use tokio::time::Instant;
 use tonic::transport::Channel;
+
+use crate::support::faulty_engine::{serve, start_engine};
+use crate::support::faulty_store::FaultyStore;
 
 use crate::support::generated_client;
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
@@ -11,6 +18,7 @@ use crate::support::queue_server::{
     QueuedParty, SET_ID, duel_ruleset, enter_request, operator_client, start_queue_server, wait_until,
 };
 use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
+use crate::support::test_server::TestClock;
 
 /// A second queue beside `SET_ID`.
 const OTHER: u32 = 12;
@@ -108,6 +116,28 @@ async fn pass_on_change_follows_a_new_ruleset() {
     directory.write_file("duel.xml", &duels_on_change(5));
     OperatorClient::connect(&server).await.reload_rulesets().await;
     ann.wait_for_state(TicketState::Matched).await;
+}
+
+/// A match that the store could not take is proposed again soon after the outage, though nothing has changed in the queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pass_on_change_is_repeated_after_an_outage() {
+    let (store, clock) = (Arc::new(FaultyStore::default()), Arc::new(TestClock::new()));
+    let rules = Arc::new(parse_ruleset("duel.xml", &duels_on_change(5)).expect("a ruleset"));
+    let engine = Arc::new(start_engine(&store, vec![("duel.xml".into(), rules)], &clock).await);
+    let server = serve(&engine, &clock).await;
+    let client = Client::connect(format!("http://{}", server.address)).await.expect("connect");
+    let mut ann = QueuedParty::enter_with_client(client.clone(), enter_request(SET_ID, &[("ann", 20.0)])).await;
+    store.pause_queue_batches();
+    let bob = tokio::spawn(async move { client.enter_queue(enter_request(SET_ID, &[("bob", 20.0)])).await });
+    store.wait_for_paused_batch().await;
+    // The next batch is the match, which fails; the one after it is the match again.
+    store.release_batch_and_wait_for_next().await;
+    store.queues_unavailable.store(true, Ordering::SeqCst);
+    store.release_batch_and_wait_for_next().await;
+    store.queues_unavailable.store(false, Ordering::SeqCst);
+    store.resume_queue_batches();
+    ann.wait_for_state(TicketState::Matched).await;
+    bob.await.expect("no panic").expect("entered");
 }
 
 /// A new ruleset is evaluated when the interval ends, though the queue has not changed since the last pass.

@@ -8,6 +8,10 @@ use crate::ruleset::queue::{PassTrigger, QueueSpec};
 /// tenth of a processor core.
 const START_TO_START_RATIO: u32 = 10;
 
+/// Longest time until the next pass after one that failed, where passes run on change: the end of the failure changes nothing in
+/// the queue.
+const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
 /// Times by which the next pass is planned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassHistory {
@@ -17,6 +21,8 @@ pub struct PassHistory {
     pub last_pass_cpu_time: Duration,
     /// Time since the first change after the last pass; `None` if nothing has changed.
     pub since_first_change: Option<Duration>,
+    /// Time since the last pass failed, or a match that it proposed could not be stored; `None` if neither happened.
+    pub since_failure: Option<Duration>,
 }
 
 /// Time until the next pass may run.
@@ -24,12 +30,15 @@ pub fn time_to_next_pass(queue: &QueueSpec, history: &PassHistory) -> Duration {
     let until = |time_from_last_pass: Duration| {
         history.since_last_pass.map_or(Duration::ZERO, |since| time_from_last_pass.saturating_sub(since))
     };
-    match (queue.pass_trigger, history.since_first_change) {
-        (PassTrigger::Change { gather_ms }, Some(since_change)) => {
+    let until_interval_ends = until(Duration::from_millis(queue.pass_interval_ms.into()));
+    let PassTrigger::Change { gather_ms } = queue.pass_trigger else { return until_interval_ends };
+    match (history.since_first_change, history.since_failure) {
+        (Some(since_change), _) => {
             let gathered = Duration::from_millis(gather_ms.into()).saturating_sub(since_change);
             gathered.max(until(history.last_pass_cpu_time * START_TO_START_RATIO))
         }
-        _ => until(Duration::from_millis(queue.pass_interval_ms.into())),
+        (None, Some(since_failure)) => until_interval_ends.min(RETRY_AFTER_FAILURE.saturating_sub(since_failure)),
+        (None, None) => until_interval_ends,
     }
 }
 
@@ -51,6 +60,11 @@ mod tests {
             since_last_pass: Some(ms(since_last_pass)),
             last_pass_cpu_time: ms(took),
             since_first_change: since_first_change.map(ms),
+            since_failure: None,
+        };
+        let failed = |since_failure: u64, history: PassHistory| PassHistory {
+            since_failure: Some(ms(since_failure)),
+            ..history
         };
         let cases = [
             // Time since the last pass, its processor time, time since the change; time to the next pass at intervals, and on change.
@@ -64,6 +78,9 @@ mod tests {
             (history(300, 60, Some(0)), 0, 300),
             (PassHistory { since_first_change: Some(ms(1)), ..PassHistory::default() }, 0, 4),
             (PassHistory::default(), 0, 0),
+            (failed(30, history(40, 1, None)), 210, 210),
+            (failed(950, history(100, 1, None)), 150, 50),
+            (failed(30, history(40, 6, Some(0))), 210, 20),
         ];
         for (trigger, at) in [(PassTrigger::Interval, 0), (PassTrigger::Change { gather_ms: 5 }, 1)] {
             queue.pass_trigger = trigger;

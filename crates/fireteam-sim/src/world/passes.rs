@@ -41,6 +41,7 @@ impl SimWorld<'_> {
             // Simulated passes take no time.
             last_pass_cpu_time: Duration::ZERO,
             since_first_change,
+            since_failure: None,
         };
         let wait_ms = time_to_next_pass(self.queue, &history).as_millis() as u64;
         let at = at.max(self.now.plus_ms(wait_ms));
