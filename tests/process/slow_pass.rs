@@ -1,7 +1,6 @@
 //! A pass that takes long: what it finds has its full time.
 
 use fireteam_client::pb;
-use tokio_stream::StreamExt as _;
 
 use crate::support::party::party_session;
 use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};

@@ -127,7 +127,7 @@ async fn assert_backfill_follows_the_host(rules: &str) {
         ..session_with_teams(&[&["hob"], &["hum"]], 2)
     };
     client.update_advertisement(seated_again).await.expect("update");
-    let found = low.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
+    let found = low.wait_for_state_before_the_next_minute(TicketState::Matched).await.found_match.expect("a match");
     assert_eq!(found.team, 0, "both teams have room: the first");
 }
 
@@ -196,7 +196,10 @@ async fn backfill_judges_a_session_of_another_server() {
         async |name| QueuedParty::enter_with_client(there.client().await, enter_request(SET_ID, &[(name, 0.0)])).await;
     let mut strong = enter("strong").await;
     let mut even = enter("even").await;
-    assert_eq!(even.wait_for_state(TicketState::Matched).await.found_match.expect("a match").team, 1);
+    assert_eq!(
+        even.wait_for_state_before_the_next_minute(TicketState::Matched).await.found_match.expect("a match").team,
+        1
+    );
     assert_eq!(strong.current_status().await.state(), TicketState::Waiting);
     hosting.abort();
 }

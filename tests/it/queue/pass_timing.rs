@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use fireteam::rules::parse_ruleset;
 use fireteam_client::{Client, pb};
 use pb::TicketState;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tonic::transport::Channel;
 
 use crate::support::faulty_engine::{serve, start_engine};
@@ -18,6 +18,7 @@ use crate::support::queue_server::{
     QueuedParty, SET_ID, duel_ruleset, enter_request, operator_client, start_queue_server, wait_until,
 };
 use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
+use crate::support::scripted_server::TEST_TIMEOUT;
 use crate::support::test_server::TestClock;
 
 /// A second queue beside `SET_ID`.
@@ -77,7 +78,7 @@ async fn pass_on_change_does_not_wait_for_the_interval() {
     for pair in [["cid", "dan"], ["eve", "fay"], ["gil", "hal"]] {
         let mut first = QueuedParty::enter(&server, OTHER, &[(pair[0], 20.0)]).await;
         let _second = QueuedParty::enter(&server, OTHER, &[(pair[1], 20.0)]).await;
-        first.wait_for_state(TicketState::Matched).await;
+        first.wait_for_state_before_the_next_minute(TicketState::Matched).await;
     }
     assert_eq!(ann.current_status().await.state(), TicketState::Waiting, "one pass a minute");
 }
@@ -94,7 +95,7 @@ async fn pass_on_change_gathers_tickets() {
         parties.push(QueuedParty::enter(&server, SET_ID, &[(&format!("player {number}"), 20.0)]).await);
     }
     for party in &mut parties {
-        party.wait_for_state(TicketState::Matched).await;
+        party.wait_for_state_before_the_next_minute(TicketState::Matched).await;
     }
     let gathered = begun.elapsed().as_millis() / u128::from(GATHER_MS);
     assert!(begun.elapsed().as_millis() >= u128::from(GATHER_MS), "no pass before the tickets are gathered");
@@ -115,7 +116,7 @@ async fn pass_on_change_follows_a_new_ruleset() {
     assert_eq!(ann.current_status().await.state(), TicketState::Waiting);
     directory.write_file("duel.xml", &duels_on_change(5));
     OperatorClient::connect(&server).await.reload_rulesets().await;
-    ann.wait_for_state(TicketState::Matched).await;
+    ann.wait_for_state_before_the_next_minute(TicketState::Matched).await;
 }
 
 /// A match that the store could not take is proposed again soon after the outage, though nothing has changed in the queue.
@@ -133,7 +134,8 @@ async fn pass_on_change_is_repeated_after_an_outage() {
     // The next batch is the match, which fails; the one after it is the match again.
     store.release_batch_and_wait_for_next().await;
     store.queues_unavailable.store(true, Ordering::SeqCst);
-    store.release_batch_and_wait_for_next().await;
+    let repeated = store.release_batch_and_wait_for_next();
+    timeout(TEST_TIMEOUT, repeated).await.expect("long before the interval ends");
     store.queues_unavailable.store(false, Ordering::SeqCst);
     store.resume_queue_batches();
     ann.wait_for_state(TicketState::Matched).await;

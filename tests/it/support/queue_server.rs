@@ -116,6 +116,11 @@ impl QueuedParty {
         }
     }
 
+    /// As [`Self::wait_for_state`], long before the interval of passes ends in a queue that has one a minute.
+    pub(crate) async fn wait_for_state_before_the_next_minute(&mut self, state: pb::TicketState) -> pb::TicketStatus {
+        tokio::time::timeout(TEST_TIMEOUT / 3, self.wait_for_state(state)).await.expect("before the interval ends")
+    }
+
     /// The final status; skips others.
     pub(crate) async fn wait_for_end(&mut self) -> pb::TicketStatus {
         loop {
