@@ -54,7 +54,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time between rounds. A change, a due time and a new ruleset wake the runner earlier.
 const ROUND_INTERVAL_MAX: Duration = Duration::from_secs(120);
 
-/// What the outcome of a pass depends on, besides the time. If it is the same again, the queue has not changed.
+/// Basis of a pass: its outcome depends on this, besides the time. If it is the same again, the queue has not changed.
 #[derive(Clone, Debug)]
 struct PassBasis {
     /// Number of changes of the queue.
