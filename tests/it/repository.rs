@@ -1,5 +1,6 @@
 //! The repository itself: dependency rules, wording, documents, coverage.
 
+pub(crate) mod client_packages;
 pub(crate) mod coverage;
 pub(crate) mod dependency_floors;
 pub(crate) mod fuzz_corpus;
