@@ -46,9 +46,9 @@ fn world(what: &str, scenario: &Scenario, ruleset: &Ruleset) {
         let world = SimWorld::new(scenario, ruleset, &map, seed).expect("a world");
         let mut in_passes = 0.0;
         let tally = world.run_with_pass_fn(
-            &mut |input| {
+            &mut |input, memory| {
                 let begin = clock();
-                let outcome = pass::run_pass(input);
+                let outcome = pass::run_pass_with_memory(input, memory);
                 in_passes += begin.elapsed().as_secs_f64() * 1e6;
                 outcome
             },

@@ -20,9 +20,10 @@ use fireteam_domain::filter::Refusal;
 use fireteam_domain::id::{MatchId, TicketId};
 use fireteam_domain::lifecycle::Match;
 use fireteam_domain::lifecycle::rules::LifecycleRules;
-use fireteam_domain::queue::avoidance::{PastMatches, PlayedPair};
 use fireteam_domain::queue::gate::{GateCounts, LastPass};
 use fireteam_domain::queue::pass::{self, PassInput, PassOutcome};
+use fireteam_domain::queue::pass_memory::PassMemory;
+use fireteam_domain::queue::past_match_log::PastMatchLog;
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::rating::AllUsersMatchActivity;
 use fireteam_domain::rating::leaderboard::Leaderboard;
@@ -36,8 +37,8 @@ const SIMULATED_DAY: UnixMs = UnixMs(1_768_435_200_000);
 
 const MINUTE_MS: u64 = 60_000;
 
-/// Function that runs a pass: `pass::run`, or a wrapper that measures it.
-pub type PassFn<'a> = &'a mut dyn FnMut(&PassInput<'_>) -> PassOutcome;
+/// Function that runs a pass: `pass::run_pass_with_memory`, or a wrapper that measures it.
+pub type PassFn<'a> = &'a mut dyn FnMut(&PassInput<'_>, &mut PassMemory) -> PassOutcome;
 
 /// Simulated world.
 pub struct SimWorld<'a> {
@@ -58,9 +59,9 @@ pub struct SimWorld<'a> {
     /// Tickets in matches that have not started or are being played.
     matched_tickets: BTreeMap<TicketId, SimTicket>,
     matches: BTreeMap<MatchId, SimMatch>,
-    past_matches: VecDeque<PlayedPair>,
-    /// Index of `past_matches` for passes; `None` after a new match. Old matches are ignored by their time.
-    past_matches_cache: Option<PastMatches>,
+    past_matches: PastMatchLog,
+    /// Matches in the log by their start, earliest first.
+    past_match_starts: VecDeque<(UnixMs, MatchId)>,
     connected_players: u32,
     /// Match activity of the set since the world began, for a decay that depends on it.
     set_activity: AllUsersMatchActivity,
@@ -77,6 +78,7 @@ struct SimRunnerState {
     last_pass_at: Option<UnixMs>,
     pass_count: u64,
     changed_since_pass: bool,
+    pass_memory: PassMemory,
     /// Time of the scheduled pass, so that only one is scheduled.
     planned_pass_at: Option<UnixMs>,
 }
@@ -141,8 +143,8 @@ impl<'a> SimWorld<'a> {
             waiting_tickets: BTreeMap::new(),
             matched_tickets: BTreeMap::new(),
             matches: BTreeMap::new(),
-            past_matches: VecDeque::new(),
-            past_matches_cache: None,
+            past_matches: PastMatchLog::default(),
+            past_match_starts: VecDeque::new(),
             connected_players: 0,
             set_activity: AllUsersMatchActivity::default(),
             ticket_count: 0,
@@ -163,7 +165,7 @@ impl<'a> SimWorld<'a> {
     /// Runs the world to its end with the server's pass, and returns its tally. Calls `progress` with the elapsed share
     /// of time.
     pub fn run(self, progress: &mut dyn FnMut(f64)) -> SimTally {
-        self.run_with_pass_fn(&mut pass::run_pass, progress)
+        self.run_with_pass_fn(&mut pass::run_pass_with_memory, progress)
     }
 
     /// Same as [`SimWorld::run`], with passes run by `run_pass`.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock::with_cpu_time;
-use crate::domain::queue::pass::{PassOutcome, run_incremental_pass, run_pass};
+use crate::domain::queue::pass::{PassOutcome, run_pass_with_memory};
+use crate::domain::queue::pass_memory::PassMemory;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::QueueSnapshot;
 use crate::store::queues::QueueKey;
@@ -47,9 +48,10 @@ impl PassBackoff {
     }
 }
 
-/// Outcome of a pass, and the processor time that its snapshot and evaluation took.
+/// Outcome of a pass, its memory for the next one, and the processor time that its snapshot and evaluation took.
 pub(crate) struct TimedPass {
     pub(crate) outcome: PassOutcome,
+    pub(crate) memory: PassMemory,
     pub(crate) cpu_time: Duration,
 }
 
@@ -60,18 +62,17 @@ pub(crate) async fn run_caught_pass(
     shared: &SharedState,
     key: QueueKey,
     backoff: &mut PassBackoff,
-    take: impl FnOnce() -> QueueSnapshot,
+    take: impl FnOnce() -> (QueueSnapshot, PassMemory),
 ) -> Option<TimedPass> {
     let supervisor = &shared.common.supervisor;
     let (snapshot, snapshot_time) = with_cpu_time(|| supervisor.catch_blocking(TaskLabel::Pass, take));
     let (result, snapshot) = match snapshot {
         Err(reason) => (Err(reason), None),
-        Ok(snapshot) => {
+        Ok((snapshot, memory)) => {
             let snapshot = Arc::new(snapshot);
             let run = {
                 let (supervisor, snapshot) = (supervisor.clone(), Arc::clone(&snapshot));
-                let evaluate =
-                    move || supervisor.catch_blocking(TaskLabel::Pass, || run_full_or_newcomers_pass(&snapshot));
+                let evaluate = move || supervisor.catch_blocking(TaskLabel::Pass, || evaluate_pass(&snapshot, memory));
                 move || with_cpu_time(evaluate)
             };
             let (result, pass_time) = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
@@ -85,7 +86,7 @@ pub(crate) async fn run_caught_pass(
     match result {
         Ok((outcome, cpu_time)) => {
             backoff.record_success();
-            outcome.map(|outcome| TimedPass { outcome, cpu_time })
+            outcome.map(|(outcome, memory)| TimedPass { outcome, memory, cpu_time })
         }
         Err(reason) => {
             let is_first = backoff.failure_count == 0;
@@ -122,15 +123,13 @@ async fn save_failed_pass_input(shared: &SharedState, key: QueueKey, snapshot: A
     }
 }
 
-fn run_full_or_newcomers_pass(snapshot: &QueueSnapshot) -> Option<PassOutcome> {
-    snapshot.with_pass_input(|input| {
+fn evaluate_pass(snapshot: &QueueSnapshot, mut memory: PassMemory) -> Option<(PassOutcome, PassMemory)> {
+    let outcome = snapshot.with_pass_input(|input| {
         #[cfg(feature = "failpoints")]
         crate::engine::fail_points::fail_in_pass(input.ruleset.set_id);
-        match snapshot.queue_before_newcomers() {
-            Some(evaluated) => run_incremental_pass(input, evaluated),
-            None => run_pass(input),
-        }
-    })
+        run_pass_with_memory(input, &mut memory)
+    });
+    outcome.map(|outcome| (outcome, memory))
 }
 
 #[cfg(test)]

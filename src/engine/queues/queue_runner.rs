@@ -392,9 +392,12 @@ impl QueueRunner {
         }
         (self.last_basis, self.failed_at) = (Some(basis), None);
         let (key, prepared_tickets) = (self.queue_key, &mut self.prepared_tickets);
-        let take = || QueueSnapshot::take(&self.shared, key, ruleset, queue, prepared_tickets, now);
+        let take = || {
+            let snapshot = QueueSnapshot::take(&self.shared, key, ruleset, queue, prepared_tickets, now);
+            (snapshot, prepared_tickets.take_pass_memory())
+        };
         let started_at = Instant::now();
-        let Some(TimedPass { outcome: PassOutcome { proposals, report }, cpu_time }) =
+        let Some(TimedPass { outcome: PassOutcome { proposals, report }, memory, cpu_time }) =
             run_caught_pass(&self.shared, key, &mut self.pass_backoff, take).await
         else {
             (self.prepared_tickets, self.last_pass) = Default::default();
@@ -408,7 +411,7 @@ impl QueueRunner {
             next_change_at: report.next_change_at,
             gate_counts,
         };
-        self.prepared_tickets.record_pass(ruleset, &report);
+        self.prepared_tickets.keep_pass_memory(memory);
         self.gate_may_open_by_disconnects = matches!(report.gate_reason, Some(GateReason::TooFewWaiting { .. }));
         if report.truncated {
             let (set_id, pair_checks, duration_ms) = (self.queue_key.set_id, report.pair_checks, elapsed.as_millis());

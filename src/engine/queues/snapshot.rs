@@ -9,10 +9,9 @@ use crate::domain::played_values::PlayedValues;
 use crate::domain::queue::avoidance::PastMatches;
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::queue::gate::GateCounts;
-use crate::domain::queue::outcome::PassReport;
 use crate::domain::queue::pass::PassInput;
+use crate::domain::queue::pass_memory::PassMemory;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
-use crate::domain::queue::queue_without_matches::QueueWithoutMatches;
 use crate::domain::queue::seat_vectors::SeatBeaconVectors;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::queue::ticket_vector::TicketBeaconVector;
@@ -31,8 +30,6 @@ pub(crate) struct QueueSnapshot {
     open_sessions: Vec<OpenSession>,
     past_matches: PastMatches,
     pub(crate) gate_counts: GateCounts,
-    /// The queue at the last pass, if only newcomers have changed it since.
-    queue_at_last_pass: Option<Arc<QueueWithoutMatches>>,
     now: UnixMs,
     seed: u64,
 }
@@ -65,18 +62,12 @@ impl QueueSnapshot {
                 tickets,
                 (&seat_vectors, predictions.as_ref()),
             ),
-            queue_at_last_pass: ticket_cache.queue_at_last_pass.clone(),
             open_sessions,
             gate_counts: gate_counts(shared, key, &queue.gate, now),
             now,
             seed: seed_from_fraction(shared.common.clock.random_unit_f64()),
             ruleset: Arc::clone(ruleset),
         }
-    }
-
-    /// The queue at the last pass, if only newcomers have changed it since.
-    pub(crate) fn queue_before_newcomers(&self) -> Option<&QueueWithoutMatches> {
-        self.queue_at_last_pass.as_deref()
     }
 
     /// Calls `use_input` with the snapshot as pass input; `None` if the set has no queue.
@@ -105,8 +96,8 @@ pub(crate) struct PreparedTicketCache {
     ruleset_hash: Option<RulesetHash>,
     /// Number of changes of block lists that the tickets know.
     block_list_changes: u64,
-    /// The queue at the last pass, if none of its tickets has left or changed since.
-    queue_at_last_pass: Option<Arc<QueueWithoutMatches>>,
+    /// Memory of the last pass.
+    pass_memory: PassMemory,
 }
 
 impl PreparedTicketCache {
@@ -115,16 +106,20 @@ impl PreparedTicketCache {
         let is_changed = self.ruleset_hash != Some(hash);
         if is_changed {
             self.prepared_tickets.clear();
-            self.queue_at_last_pass = None;
+            self.pass_memory = PassMemory::default();
             self.ruleset_hash = Some(hash);
         }
         is_changed
     }
 
-    /// Records a pass over the prepared tickets.
-    pub(crate) fn record_pass(&mut self, ruleset: &Ruleset, report: &PassReport) {
-        let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else { return };
-        self.queue_at_last_pass = QueueWithoutMatches::reusable_after_pass(queue, teams, report).map(Arc::new);
+    /// Takes the memory of the last pass, for the next one.
+    pub(crate) fn take_pass_memory(&mut self) -> PassMemory {
+        std::mem::take(&mut self.pass_memory)
+    }
+
+    /// Keeps the memory of a pass over the prepared tickets.
+    pub(crate) fn keep_pass_memory(&mut self, memory: PassMemory) {
+        self.pass_memory = memory;
     }
 
     /// Prepared tickets for a pass. Drops those no longer in the queue.
@@ -189,13 +184,10 @@ impl PreparedTicketCache {
                 ticket = Arc::new(PreparedTicket { vector, ..Arc::unwrap_or_clone(ticket) });
             }
             if before.is_some_and(|before| !Arc::ptr_eq(&before, &ticket)) {
-                self.queue_at_last_pass = None;
+                self.pass_memory.forget(id);
             }
             self.prepared_tickets.insert(id, Arc::clone(&ticket));
             prepared.push(ticket);
-        }
-        if !cached.is_empty() {
-            self.queue_at_last_pass = None;
         }
         prepared
     }

@@ -89,3 +89,58 @@ async fn pass_examines_only_the_windows_of_newcomers() {
         server.app.shutdown().await;
     }
 }
+
+/// Duels of tickets whose tastes differ by at most five. All have the same rating.
+fn nearest_ruleset() -> String {
+    format!(
+        r#"<Ruleset Name="Nearest" SetId="{SET_ID}">
+  <Attributes>
+    <Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/>
+    <Attribute Name="taste" Type="number" Min="0" Max="1000" Trust="client"/>
+  </Attributes>
+  <HardFilters><Within Name="taste" Expansion="taste"/></HardFilters>
+  <ExpansionConfigs>
+    <ExpansionConfig Name="taste" Type="taste"><Expansion ExpansionDurationMs="-1" Value="5"/></ExpansionConfig>
+  </ExpansionConfigs>
+  <Teams Count="2" Size="1"/>
+  <Queue PassIntervalMs="10"/>
+</Ruleset>"#
+    )
+}
+
+/// S4-16: in the mode `nearest`, a newcomer is compared once with each of sixty who do not suit each other, and hardly any of them with
+/// others again: not when it enters, nor when it leaves. Who suits is matched.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pass_compares_newcomers_alone_with_those_who_wait() {
+    for (server, _database) in servers_on_each_store("nearest", &nearest_ruleset()).await {
+        let client = server.client().await;
+        let mut tickets = Vec::new();
+        for number in 0..60_u32 {
+            tickets.push(enter(&client, &format!("player {number}"), 1_000.0, f64::from(number) * 10.0).await);
+        }
+        for ticket in &mut tickets {
+            wait_for_pass(ticket).await;
+        }
+        let before = pairs_evaluated(&server);
+        let mut unsuited = enter(&client, "unsuited", 1_000.0, 1_000.0).await;
+        wait_for_pass(&mut unsuited).await;
+        let cost = pairs_evaluated(&server) - before;
+        assert!(
+            (60..=1_000).contains(&cost),
+            "{cost} pairs, of 3,700 in a pass over all: each of the others with the newcomer, and its own search"
+        );
+        let before = pairs_evaluated(&server);
+        assert!(unsuited.leave().await.expect("leave"));
+        // A pass has run when this one is matched.
+        let mut suited = enter(&client, "suited", 1_000.0, 11.0).await;
+        for ticket in [&mut suited, &mut tickets[1]] {
+            wait_for_state(ticket, TicketState::Matched).await;
+        }
+        let cost = pairs_evaluated(&server) - before;
+        assert!(cost <= 1_000, "{cost} pairs, of 3,700 in a pass over all");
+        for number in [0, 2, 3, 59] {
+            assert_eq!(tickets[number].heartbeat().await.expect("heartbeat").state(), TicketState::Waiting);
+        }
+        server.app.shutdown().await;
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use fireteam::domain::latency::LatencyModel;
 use fireteam::domain::queue::pass::{self, PassInput};
+use fireteam::domain::queue::pass_memory::PassMemory;
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::ruleset::queue::FrustratedPlayerSpec;
 use fireteam::sim::city_map::CityMap;
@@ -82,9 +83,9 @@ fn world_plays_the_proposals_of_its_passes() {
     let world = SimWorld::new(&scenario, &ruleset, &map, 3).unwrap();
     let (mut passes, mut proposals) = (0, 0);
     let tally = world.run_with_pass_fn(
-        &mut |input| {
+        &mut |input, memory| {
             assert!(input.tickets.windows(2).all(|pair| pair[0].ticket.id < pair[1].ticket.id));
-            let outcome = pass::run_pass(input);
+            let outcome = pass::run_pass_with_memory(input, memory);
             passes += 1;
             proposals += outcome.proposals.len() as u64;
             outcome
@@ -107,10 +108,10 @@ fn world_marks_losing_streaks_as_frustrated() {
         ruleset.queue.as_mut().unwrap().frustrated_player_window = Some(rule);
         let world = SimWorld::new(&scenario, &ruleset, &map, 3).unwrap();
         let (mut frustrated_ids, mut all_ids) = (BTreeSet::new(), BTreeSet::new());
-        let mut record_pass = |input: &PassInput<'_>| {
+        let mut record_pass = |input: &PassInput<'_>, memory: &mut PassMemory| {
             all_ids.extend(input.tickets.iter().map(|it| it.ticket.id));
             frustrated_ids.extend(input.tickets.iter().filter(|it| it.frustrated).map(|it| it.ticket.id));
-            pass::run_pass(input)
+            pass::run_pass_with_memory(input, memory)
         };
         world.run_with_pass_fn(&mut record_pass, &mut |_| {});
         (frustrated_ids.len(), all_ids.len())

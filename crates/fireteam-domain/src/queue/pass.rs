@@ -9,12 +9,14 @@ use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::duel_fast_path;
 use crate::queue::gate::{self, GateReason};
 use crate::queue::outcome::{PassReport, UnmatchedTicket};
+use crate::queue::pass_memory::PassMemory;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
 use crate::queue::queue_without_matches::QueueWithoutMatches;
 use crate::queue::report;
 use crate::queue::rng::SplitMix64;
 use crate::queue::select::Selector;
+use crate::queue::select::failed_searches::{RowSearches, SearchTrace};
 use crate::queue::team_order::draw_team_order;
 use crate::queue::waiting_list::WaitingList;
 
@@ -26,13 +28,17 @@ pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
     run_pass_if_gate_open(input, None)
 }
 
-/// Runs a pass over a queue of which `evaluated` had no match, and which others have entered since. The tickets in `evaluated` must be in
-/// the input, unchanged. It makes the same matches as [`run_pass`], but examines only windows that the newcomers may have changed.
-pub fn run_incremental_pass(input: &PassInput<'_>, evaluated: &QueueWithoutMatches) -> PassOutcome {
-    run_pass_if_gate_open(input, Some(evaluated))
+/// Runs a pass over a queue that `memory` knows from earlier passes under the same ruleset, and updates it. It makes the same matches as
+/// [`run_pass`], but evaluates only what may have changed since.
+///
+/// [`PassMemory::forget`] must have been called for each ticket that waited at the last pass and is not the same now.
+pub fn run_pass_with_memory(input: &PassInput<'_>, memory: &mut PassMemory) -> PassOutcome {
+    let outcome = run_pass_if_gate_open(input, Some(memory));
+    memory.record_pass(input, &outcome.report);
+    outcome
 }
 
-fn run_pass_if_gate_open(input: &PassInput<'_>, evaluated: Option<&QueueWithoutMatches>) -> PassOutcome {
+fn run_pass_if_gate_open(input: &PassInput<'_>, memory: Option<&mut PassMemory>) -> PassOutcome {
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
     let match_limit = match gate::match_limit_if_gate_open(&input.queue.gate, players, input.gate_counts) {
         Ok(match_limit) => match_limit.map_or(usize::MAX, |match_limit| match_limit as usize),
@@ -40,7 +46,7 @@ fn run_pass_if_gate_open(input: &PassInput<'_>, evaluated: Option<&QueueWithoutM
         Err(reason) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, reason) },
     };
     let fast = if match_limit == usize::MAX { duel_fast_path::try_run(input) } else { None };
-    let mut outcome = fast.unwrap_or_else(|| run_general_pass(input, match_limit, evaluated));
+    let mut outcome = fast.unwrap_or_else(|| run_general_pass(input, match_limit, memory));
     draw_team_order(&mut outcome.proposals, input.teams, input.rng_seed);
     outcome
 }
@@ -49,28 +55,37 @@ fn run_pass_if_gate_open(input: &PassInput<'_>, evaluated: Option<&QueueWithoutM
 pub(super) fn run_general_pass(
     input: &PassInput<'_>,
     match_limit: usize,
-    evaluated: Option<&QueueWithoutMatches>,
+    mut memory: Option<&mut PassMemory>,
 ) -> PassOutcome {
     let tickets = input.tickets.len() as u32;
     let pass_state = PassState::new(input);
+    let evaluated = memory.as_mut().and_then(|memory| memory.take_queue_without_matches(input));
     let evaluated = evaluated.filter(|evaluated| evaluated.holds_for(&pass_state));
     let pools = pass_state.partition_by_region_and_equal_values();
     let mut waiting_list = WaitingList::new(&pass_state, &pools);
     let mut progress = PassProgress::new(pass_state.tickets.len(), input.ruleset, input.max_pair_checks);
+    let mut searches = memory
+        .as_mut()
+        .and_then(|memory| RowSearches::begin(&pass_state, &pools, &mut memory.failed_searches, &mut progress));
     let backfills = if has_sessions_to_backfill(input) {
         backfill::fill_open_sessions(&pass_state, &mut waiting_list, &mut progress)
     } else {
         Vec::new()
     };
-    let (matches, match_limit_reached) =
-        select_matches(&pass_state, &pools, &mut waiting_list, &mut progress, (match_limit, evaluated));
+    let (matches, match_limit_reached) = {
+        let known = (evaluated.as_ref(), searches.as_mut());
+        select_matches(&pass_state, &pools, &mut waiting_list, &mut progress, match_limit, known)
+    };
+    if let (Some(memory), Some(searches)) = (memory, searches) {
+        memory.failed_searches = searches.end(&pass_state, &waiting_list);
+    }
     let proposed_count =
         backfills.iter().map(|it| &it.1).chain(&matches).flat_map(CandidateMatch::ticket_indices).count() as u32;
     let report = PassReport {
         gate_reason: None,
         ticket_count: tickets,
         proposed_ticket_count: proposed_count,
-        unmatched: unmatched_tickets(&pass_state, &waiting_list, &progress, match_limit_reached, evaluated),
+        unmatched: unmatched_tickets(&pass_state, &waiting_list, &progress, match_limit_reached, evaluated.as_ref()),
         refusal_counts: report::nonzero_refusal_counts(&progress.refusal_counts),
         pair_checks: progress.pair_checks,
         truncated: progress.truncated,
@@ -79,7 +94,7 @@ pub(super) fn run_general_pass(
         match_limit_reached,
         next_change_at: report::next_change_at(&pass_state, &waiting_list, &progress)
             .into_iter()
-            .chain(evaluated.and_then(QueueWithoutMatches::next_change_at))
+            .chain(evaluated.as_ref().and_then(QueueWithoutMatches::next_change_at))
             .min(),
         max_window_reach: pass_state.max_window_reach,
     };
@@ -106,7 +121,8 @@ fn select_matches<'a>(
     pools: &[Vec<u32>],
     waiting_list: &mut WaitingList,
     progress: &mut PassProgress,
-    (match_limit, evaluated): (usize, Option<&QueueWithoutMatches>),
+    match_limit: usize,
+    (queue_before_newcomers, searches): (Option<&QueueWithoutMatches>, Option<&mut RowSearches>),
 ) -> (Vec<CandidateMatch<'a>>, bool) {
     let max_pair_checks = progress.max_pair_checks;
     let mut rng = SplitMix64(pass_state.input.rng_seed);
@@ -116,7 +132,9 @@ fn select_matches<'a>(
         waiting_list,
         progress,
         rng: &mut rng,
-        queue_before_newcomers: evaluated,
+        queue_before_newcomers,
+        searches,
+        search_trace: SearchTrace::default(),
         matches_left,
         matches,
     };

@@ -1,6 +1,7 @@
 //! Counters and the pair check budget of a running pass.
 
 use crate::filter::Refusal;
+use crate::queue::refusal_majority::{RefusalMajority, SearchRefusals};
 use crate::ruleset::Ruleset;
 use crate::time::UnixMs;
 
@@ -22,14 +23,6 @@ pub(super) struct PassProgress {
     pub(super) inexact_selection: bool,
     /// The pair check budget ran out.
     pub(super) truncated: bool,
-}
-
-/// Leading refusal of one ticket by the majority vote of Boyer and Moore, and its first refusal.
-#[derive(Clone, Copy, Debug, Default)]
-struct RefusalMajority {
-    first_refusal: Option<u16>,
-    leading_refusal: u16,
-    lead: u32,
 }
 
 impl PassProgress {
@@ -60,22 +53,28 @@ impl PassProgress {
     pub(super) fn record_refusal(&mut self, row: u32, refusal: Refusal) {
         let counter = refusal.counter_index();
         self.refusal_counts[counter] += 1;
-        let (majority, counter) = (&mut self.refusal_majorities[row as usize], counter as u16);
-        majority.first_refusal.get_or_insert(counter);
-        if majority.lead == 0 {
-            (majority.leading_refusal, majority.lead) = (counter, 1);
-        } else if majority.leading_refusal == counter {
-            majority.lead += 1;
-        } else {
-            majority.lead -= 1;
-        }
+        self.refusal_majorities[row as usize].add(counter as u16);
+    }
+
+    /// Adds the refusals of a search of `row` from an earlier pass.
+    pub(super) fn add_kept_refusals(&mut self, row: u32, kept: &SearchRefusals) {
+        kept.counts.iter().for_each(|&(counter, count)| self.refusal_counts[usize::from(counter)] += u64::from(count));
+        self.add_refusals(row, kept.majority);
+    }
+
+    /// Refusals of `row` up to now. Clears them.
+    pub(super) fn take_refusals(&mut self, row: u32) -> RefusalMajority {
+        std::mem::take(&mut self.refusal_majorities[row as usize])
+    }
+
+    /// Adds refusals of `row` from another time.
+    pub(super) fn add_refusals(&mut self, row: u32, refusals: RefusalMajority) {
+        self.refusal_majorities[row as usize].add_all(refusals);
     }
 
     /// Rule that refused most candidates of `row`. `None` if no rule refused any.
     pub(super) fn leading_refusal(&self, row: u32) -> Option<Refusal> {
-        let majority = self.refusal_majorities[row as usize];
-        let first = majority.first_refusal?;
-        Some(Refusal::from_counter_index(usize::from(if majority.lead > 0 { majority.leading_refusal } else { first })))
+        self.refusal_majorities[row as usize].leading_refusal()
     }
 
     /// Records that a match may become possible at `moment` without new events.

@@ -8,6 +8,7 @@ use crate::filter::Refusal;
 use crate::id::TicketId;
 use crate::queue::outcome::{PassReport, UnmatchedTicket};
 use crate::queue::pass_state::PassState;
+use crate::queue::prepared_ticket::PreparedTicket;
 use crate::ruleset::queue::{QueueSpec, SelectionMode};
 use crate::ruleset::teams::TeamsSpec;
 use crate::time::UnixMs;
@@ -35,6 +36,11 @@ impl QueueWithoutMatches {
             next_change_at: report.next_change_at,
             max_window_reach: report.max_window_reach,
         })
+    }
+
+    /// Whether all its tickets are among `tickets`.
+    pub(super) fn is_part_of(&self, tickets: &[&PreparedTicket]) -> bool {
+        tickets.iter().filter(|it| self.refusal_of(it.ticket.id).is_some()).count() == self.unmatched.len()
     }
 
     /// Whether the windows that it has evaluated would be refused again. Requires that its tickets still wait, unchanged.

@@ -29,37 +29,13 @@ pub(super) fn next_change_at(
     progress: &PassProgress,
 ) -> Option<UnixMs> {
     let input = pass_state.input;
-    let mut limits: Vec<usize> = input
-        .ruleset
-        .hard_filters
-        .iter()
-        .filter_map(|filter| match filter.rule {
-            HardRule::Within { expansion, .. } => Some(expansion),
-            _ => None,
-        })
-        .collect();
-    if let Some(RegionUse::Filter { expansion }) = input.queue.regions {
-        limits.push(expansion);
-    }
-    limits.sort_unstable();
-    limits.dedup();
+    let own_change_times = OwnChangeTimes::new(input);
     let reads_latency = reads_latency(pass_state);
     let change_of = |ticket: &PassTicket<'_>| {
-        let (waited_ms, entered_at) = (ticket.waiting_session.waited_ms, ticket.prepared.ticket.entered_at);
-        let growth = input.queue.window.as_ref();
-        let growth = growth
-            .and_then(|window| window::next_growth_at(window, ticket.prepared.party_rating, entered_at, input.now));
-        let groups =
-            input.queue.groups.as_ref().and_then(|groups| rating_group::ms_until_next_group(groups, waited_ms));
-        let limits = limits.iter().filter_map(|&limit| input.ruleset.expansions[limit].ms_until_next_growth(waited_ms));
-        let wishes =
-            allowed_wishes::ms_until_next_step(input.ruleset, ticket.waiting_session.session.wishes, waited_ms);
-        let bots = input.teams.bots.and_then(|bots| bots.after_ms.checked_sub(waited_ms)).filter(|ms| 0 < *ms);
-        let in_ms = limits.chain(groups).chain(wishes).chain(bots).min().map(|ms| input.now.plus_ms(ms));
         // Without its vector, it is matched by regions or distance.
         let vector_end = ticket.prepared.vector.as_ref().map(|vector| vector.expires_at);
         let vector_end = vector_end.filter(|at| reads_latency && input.now < *at);
-        growth.into_iter().chain(in_ms).chain(vector_end).min()
+        own_change_times.next_after(input, ticket).into_iter().chain(vector_end).min()
     };
     let waiting = pass_state.tickets.iter().zip(0_u32..).filter(|(_, row)| waiting_list.is_waiting(*row));
     let of_tickets = waiting.filter_map(|(ticket, _)| change_of(ticket)).min();
@@ -75,8 +51,10 @@ pub(super) fn next_change_at(
         });
         let groups =
             input.queue.groups.as_ref().and_then(|groups| rating_group::ms_until_next_group(groups, advertised_ms));
-        let limits =
-            limits.iter().filter_map(|&limit| input.ruleset.expansions[limit].ms_until_next_growth(advertised_ms));
+        let limits = own_change_times
+            .expansions
+            .iter()
+            .filter_map(|&limit| input.ruleset.expansions[limit].ms_until_next_growth(advertised_ms));
         let wishes = allowed_wishes::ms_until_next_step(input.ruleset, session.wishes(), advertised_ms);
         let in_ms = limits.chain(groups).chain(wishes).min().map(|ms| input.now.plus_ms(ms));
         let limits_round_trip = reads_latency || input.ruleset.hosting.max_round_trip_ms.is_some();
@@ -85,6 +63,46 @@ pub(super) fn next_change_at(
     });
     let of_avoidance = avoidance::next_recency_end(&input.queue.avoid, input.past_matches, input.now);
     of_tickets.into_iter().chain(of_sessions.min()).chain(of_avoidance).chain(progress.next_change_at).min()
+}
+
+/// Times at which the limits of tickets grow by waiting alone.
+pub(super) struct OwnChangeTimes {
+    /// Expansions that limit tickets.
+    expansions: Vec<usize>,
+}
+
+impl OwnChangeTimes {
+    pub(super) fn new(input: &PassInput<'_>) -> Self {
+        let filters = input.ruleset.hard_filters.iter().filter_map(|filter| match filter.rule {
+            HardRule::Within { expansion, .. } => Some(expansion),
+            _ => None,
+        });
+        let regions = match input.queue.regions {
+            Some(RegionUse::Filter { expansion }) => Some(expansion),
+            _ => None,
+        };
+        let mut expansions: Vec<usize> = filters.chain(regions).collect();
+        expansions.sort_unstable();
+        expansions.dedup();
+        Self { expansions }
+    }
+
+    /// Next time after that of the pass at which a limit of `ticket` grows.
+    pub(super) fn next_after(&self, input: &PassInput<'_>, ticket: &PassTicket<'_>) -> Option<UnixMs> {
+        let (waited_ms, entered_at) = (ticket.waiting_session.waited_ms, ticket.prepared.ticket.entered_at);
+        let growth = input.queue.window.as_ref();
+        let growth = growth
+            .and_then(|window| window::next_growth_at(window, ticket.prepared.party_rating, entered_at, input.now));
+        let groups =
+            input.queue.groups.as_ref().and_then(|groups| rating_group::ms_until_next_group(groups, waited_ms));
+        let limits = self.expansions.iter();
+        let limits = limits.filter_map(|&limit| input.ruleset.expansions[limit].ms_until_next_growth(waited_ms));
+        let wishes =
+            allowed_wishes::ms_until_next_step(input.ruleset, ticket.waiting_session.session.wishes, waited_ms);
+        let bots = input.teams.bots.and_then(|bots| bots.after_ms.checked_sub(waited_ms)).filter(|ms| 0 < *ms);
+        let in_ms = limits.chain(groups).chain(wishes).chain(bots).min().map(|ms| input.now.plus_ms(ms));
+        growth.into_iter().chain(in_ms).min()
+    }
 }
 
 /// Whether a rule or the quality of the pass depends on round trips between tickets.

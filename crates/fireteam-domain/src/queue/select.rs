@@ -1,6 +1,7 @@
 //! Match selection: nearest, weighted sample, first window or maximum weight.
 
 mod changed_windows;
+pub(super) mod failed_searches;
 mod fill_match;
 mod fill_with_bots;
 mod first_window;
@@ -16,6 +17,7 @@ use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
 use crate::queue::queue_without_matches::QueueWithoutMatches;
 use crate::queue::rng::SplitMix64;
+use crate::queue::select::failed_searches::{RowSearches, SearchTrace};
 use crate::queue::waiting_list::WaitingList;
 use crate::ruleset::queue::{SelectionMode, SelectionOrder};
 use crate::time::UnixMs;
@@ -30,6 +32,10 @@ pub(super) struct Selector<'w, 'a> {
     pub(super) rng: &'w mut SplitMix64,
     /// The queue before its newcomers, if only their windows are examined.
     pub(super) queue_before_newcomers: Option<&'w QueueWithoutMatches>,
+    /// Searches that found no match, if they can be kept between passes.
+    pub(super) searches: Option<&'w mut RowSearches>,
+    /// Trace of the running search.
+    pub(super) search_trace: SearchTrace,
     /// Matches that may still be made.
     pub(super) matches_left: usize,
     pub(super) matches: Vec<CandidateMatch<'a>>,

@@ -4,6 +4,7 @@ mod backfill;
 mod bots;
 mod choices;
 mod explain_reports;
+mod failed_searches;
 pub(super) mod fixture;
 mod newcomers;
 mod oracle_comparison;

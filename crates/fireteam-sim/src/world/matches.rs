@@ -141,8 +141,8 @@ impl SimWorld<'_> {
             self.event_queue.schedule(times_out_at, SimEvent::MatchDeadline(id));
         }
         if self.lifecycle_rules.past_match_retention_ms > 0 {
-            self.past_matches.extend(match_state.played_pairs());
-            self.past_matches_cache = None;
+            self.past_matches.record_match_state(match_state);
+            self.past_match_starts.push_back((self.now, id));
         }
         if self.is_counted(self.now) {
             self.tally.match_counts[1] += 1;

@@ -67,10 +67,10 @@ impl SimWorld<'_> {
         self.runner_state.changed_since_pass = false;
         self.runner_state.pass_count += 1;
         self.refresh_leaderboard_indexes();
-        let past_matches = self.past_matches_cache.take().unwrap_or_else(|| self.recent_past_matches());
+        let past_matches = self.recent_past_matches();
         let tickets: Vec<&PreparedTicket> =
             self.waiting_tickets.values().map(|ticket| &ticket.prepared_ticket).collect();
-        let PassOutcome { proposals, report } = run_pass(&PassInput {
+        let pass_input = PassInput {
             ruleset: self.ruleset,
             queue: self.queue,
             teams: self.teams,
@@ -81,9 +81,9 @@ impl SimWorld<'_> {
             now: self.now,
             rng_seed: stream_seed(self.seed, RngPurpose::Pass, self.runner_state.pass_count, 0),
             max_pair_checks: PAIR_CHECKS_PER_PASS_MAX,
-        });
+        };
+        let PassOutcome { proposals, report } = run_pass(&pass_input, &mut self.runner_state.pass_memory);
         drop(tickets);
-        self.past_matches_cache = Some(past_matches);
         self.runner_state.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,
             next_change_at: report.next_change_at,
@@ -124,24 +124,28 @@ impl SimWorld<'_> {
             return;
         }
         let mut tickets = std::mem::take(&mut self.waiting_tickets);
-        for ticket in tickets.values_mut() {
-            ticket.prepared_ticket.leaderboard_position =
+        for (id, ticket) in &mut tickets {
+            let position =
                 self.mean_leaderboard_index(ticket.party_index, &ticket.prepared_ticket.ticket.player_ratings);
+            if std::mem::replace(&mut ticket.prepared_ticket.leaderboard_position, position) != position {
+                self.runner_state.pass_memory.forget(*id);
+            }
         }
         self.waiting_tickets = tickets;
     }
 
-    /// Past matches between players, as far back as the ruleset needs.
+    /// Past matches of the waiting players with each other, as far back as the ruleset needs.
     fn recent_past_matches(&mut self) -> PastMatches {
         let retention_ms = self.lifecycle_rules.past_match_retention_ms;
-        while self
-            .past_matches
-            .front()
-            .is_some_and(|past_match| self.now.ms_since(past_match.started_at) >= retention_ms)
+        while let Some(&(started_at, id)) = self.past_match_starts.front()
+            && retention_ms <= self.now.ms_since(started_at)
         {
-            self.past_matches.pop_front();
+            self.past_matches.remove(id);
+            self.past_match_starts.pop_front();
         }
-        PastMatches::from_pairs_keeping_latest(self.past_matches.iter().copied())
+        let tickets = self.waiting_tickets.values();
+        let users = tickets.flat_map(|ticket| ticket.prepared_ticket.users.iter().copied());
+        self.past_matches.recent_meetings_among(users, &self.queue.avoid, self.now)
     }
 
     /// Number of waiting players in each city.

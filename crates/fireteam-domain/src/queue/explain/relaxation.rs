@@ -14,6 +14,7 @@ use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::report;
 use crate::queue::rng::SplitMix64;
 use crate::queue::select::Selector;
+use crate::queue::select::failed_searches::SearchTrace;
 use crate::queue::waiting_list::WaitingList;
 use crate::ruleset::HardRule;
 use crate::ruleset::Ruleset;
@@ -110,6 +111,8 @@ impl<'t> SingleRelaxationSearch<'t> {
             progress,
             rng: &mut rng,
             queue_before_newcomers: None,
+            searches: None,
+            search_trace: SearchTrace::default(),
             matches_left: 1,
             matches: Vec::new(),
         };

@@ -23,6 +23,15 @@ impl<'g, 'a> PartialMatch<'g, 'a> {
         Self { pass_state, ticket_indices: vec![first], player_count: pass_state.tickets[first as usize].player_count }
     }
 
+    /// Match of tickets that were added before, in this order.
+    pub(in crate::queue) fn of_rows(pass_state: &'g PassState<'a>, first: u32, others: &[u32]) -> Self {
+        let mut partial_match = Self::new(pass_state, first);
+        partial_match.ticket_indices.extend(others);
+        let sizes = others.iter().map(|&row| pass_state.tickets[row as usize].player_count);
+        partial_match.player_count += sizes.sum::<u16>();
+        partial_match
+    }
+
     pub(in crate::queue) fn ticket_indices(&self) -> &[u32] {
         &self.ticket_indices
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::filter::Refusal;
-use crate::queue::pass::{self, PassOutcome};
+use crate::queue::pass::{self, PassInput, PassOutcome};
+use crate::queue::pass_memory::PassMemory;
 use crate::queue::queue_without_matches::QueueWithoutMatches;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{QueueFixture, one_in, pick_random, random_below, random_queue_fixture};
@@ -14,6 +15,12 @@ use crate::ruleset::{HardMissingPolicy, HardRule};
 fn evaluated_queue(fixture: &QueueFixture, outcome: &PassOutcome) -> Option<QueueWithoutMatches> {
     let (queue, teams) = (fixture.ruleset.queue.as_ref().unwrap(), fixture.ruleset.teams.as_ref().unwrap());
     QueueWithoutMatches::reusable_after_pass(queue, teams, &outcome.report)
+}
+
+/// Pass over a queue that is known to have been without a match.
+fn run_after(input: &PassInput<'_>, evaluated: &QueueWithoutMatches) -> PassOutcome {
+    let mut memory = PassMemory { queue_without_matches: Some(evaluated.clone()), ..PassMemory::default() };
+    pass::run_pass_with_memory(input, &mut memory)
 }
 
 /// Random queue that selects windows, without rules for which the next pass must examine all.
@@ -68,7 +75,7 @@ fn pass_of_newcomers_equals_a_pass_over_the_whole_queue() {
         }
         fixture.with_input(&fixture.prepared_tickets(), |input| {
             let all = pass::run_pass(input);
-            let some = pass::run_incremental_pass(input, &evaluated);
+            let some = run_after(input, &evaluated);
             assert_eq!(some.proposals, all.proposals, "seed {seed}");
             // Never too late. It may be too early for a window that a newcomer has changed. The time at which a wait bonus suffices is
             // rounded up from the time of the pass, and this pass may keep that of an earlier one: a millisecond of rounding.
@@ -109,9 +116,8 @@ fn newcomer_costs_the_windows_that_it_touches() {
     let first = fixture.run_pass();
     let evaluated = evaluated_queue(&fixture, &first).unwrap();
     let newcomer = fixture.add_ticket(&[5_005.0], 0);
-    let run = |fixture: &QueueFixture| {
-        fixture.with_input(&fixture.prepared_tickets(), |input| pass::run_incremental_pass(input, &evaluated))
-    };
+    let run =
+        |fixture: &QueueFixture| fixture.with_input(&fixture.prepared_tickets(), |input| run_after(input, &evaluated));
     let report = run(&fixture).report;
     assert!(report.pair_checks < 20 && first.report.pair_checks > 900, "{report:?}");
     assert_eq!((report.unmatched.len(), report.unmatched.last().unwrap().ticket_id), (1_001, newcomer));
