@@ -42,6 +42,7 @@ const GOALS: &[(&str, &str)] = &[
     ("QD2", "queue_drive_postgres"),
     ("QD3", "queue_drive_memory"),
     ("QD4", "queue_drive_delay"),
+    ("QD5", "waiting_tickets"),
     ("PQ1", "pass_by_rating"),
     ("PQ2", "pass_by_rating_and_distance"),
     ("PQ3", "pass_cost_by_optimum"),

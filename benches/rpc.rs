@@ -8,6 +8,7 @@ mod one_machine;
 mod queue_drive;
 pub(crate) mod server_process;
 mod update_visibility;
+mod waiting_tickets;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ enum Shown {
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if ![
         "PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "AUTH", "DELAY", "MEM", "PH1", "TOLD", "ASSIGN", "QD1", "QD2", "QD3",
-        "QD4",
+        "QD4", "QD5",
     ]
     .iter()
     .any(|goal| wanted(goal))
@@ -76,6 +77,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             match_notification::run(wanted).await;
         }
         queue_drive::run(wanted).await;
+        waiting_tickets::run(wanted).await;
         if wanted("PH1") {
             match crate::store_postgres::database() {
                 Some(url) => one_machine::run(&url).await,

@@ -16,7 +16,7 @@ use crate::harness::{clock, quantile_of, report};
 use crate::rpc::load::{Raw, call, channel};
 use crate::rpc::server_process::{DRIVE_SET, DRIVE_SET_ON_CHANGE, ServerProcess};
 
-const ENTER: &str = "/fireteam.v1.QueueService/Enter";
+pub(super) const ENTER: &str = "/fireteam.v1.QueueService/Enter";
 const WATCH: &str = "/fireteam.v1.QueueService/Watch";
 
 /// Time before the counted windows.

@@ -64,6 +64,16 @@ const DRIVE_RULESET: &str = r#"<Ruleset Name="bench drive" SetId="3">
 /// Matchmaking set of the same queue with passes on change.
 pub(crate) const DRIVE_SET_ON_CHANGE: u32 = 4;
 
+/// Matchmaking set of a queue of 1v1 whose tickets accept ratings within two points. They wait an hour without a heartbeat.
+pub(crate) const WAITING_SET: u32 = 5;
+
+const WAITING_RULESET: &str = r#"<Ruleset Name="bench waiting" SetId="5">
+  <Attributes><Attribute Name="skill" Type="number" Min="0" Max="10000000" Trust="client"/></Attributes>
+  <Teams Count="2" Size="1"/>
+  <Queue TicketTtlMs="3600000"><RatingWindow BucketWidth="1" Start="2" Max="2"/></Queue>
+</Ruleset>
+"#;
+
 /// Name of a server that requires authentication.
 pub(crate) const AUTHENTICATED: &str = "fireteam-authenticated";
 
@@ -157,6 +167,7 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 std::fs::write(rules.join("bench.xml"), RULESET).expect("a file");
                 std::fs::write(rules.join("queue.xml"), QUEUE_RULESET).expect("a file");
                 std::fs::write(rules.join("drive.xml"), DRIVE_RULESET).expect("a file");
+                std::fs::write(rules.join("waiting.xml"), WAITING_RULESET).expect("a file");
                 let on_change = DRIVE_RULESET.replace("SetId=\"3\"", &format!("SetId=\"{DRIVE_SET_ON_CHANGE}\""));
                 let on_change = on_change.replace("<Queue ", "<Queue Pass=\"on_change\" GatherMs=\"3\" ");
                 std::fs::write(rules.join("drive_on_change.xml"), on_change).expect("a file");
