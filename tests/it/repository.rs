@@ -7,6 +7,7 @@ pub(crate) mod fuzz_corpus;
 pub(crate) mod generated_clients;
 pub(crate) mod instruction_counts;
 pub(crate) mod layering;
+pub(crate) mod packaging;
 pub(crate) mod structure;
 pub(crate) mod tidy;
 pub(crate) mod transcripts;
