@@ -15,6 +15,7 @@ import os
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -76,6 +77,7 @@ class Server:
 
     def __init__(self, process: subprocess.Popen) -> None:
         self.process = process
+        self.reader: threading.Thread | None = None
         # The server that never starts ends the check with its output.
         self.deadline = threading.Timer(SECONDS_MAX, process.kill)
         self.deadline.start()
@@ -86,7 +88,8 @@ class Server:
             lines.append(line)
             if STARTED in line:
                 # Goes on reading, so that the server's log never blocks it.
-                threading.Thread(target=self.process.stderr.read, daemon=True).start()
+                self.reader = threading.Thread(target=self.process.stderr.read, daemon=True)
+                self.reader.start()
                 return
         sys.exit("the server did not start:\n" + "".join(lines))
 
@@ -95,12 +98,18 @@ class Server:
 
     def __exit__(self, *error: object) -> None:
         self.deadline.cancel()
-        self.process.terminate()
+        if os.getpgid(self.process.pid) == self.process.pid:
+            os.killpg(self.process.pid, signal.SIGTERM)
+        else:
+            self.process.terminate()
         self.process.wait(timeout=30)
+        # The log ends when the server does, also one that is a child of the process.
+        if self.reader:
+            self.reader.join(timeout=30)
 
 
 def start(command: str, folder: pathlib.Path) -> subprocess.Popen:
-    return subprocess.Popen(shlex.split(command), cwd=folder, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(shlex.split(command), cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def run(command: str, folder: pathlib.Path) -> None:
