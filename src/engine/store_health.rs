@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::domain::time::UnixMs;
 
-/// Age above which memory counts as stale. The feed is read ten times a second.
+/// Age above which memory counts as stale. The feed is read at least ten times a second.
 const STALE_AFTER_MS: u64 = 1_000;
 
 /// Last accesses to the store; both halves record failures, the advertisement feed records successes.

@@ -24,13 +24,12 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
-use crate::store::postgres::adverts::statements::ABANDON_BATCH as ABANDON_ADVERT_BATCH;
+use crate::store::postgres::connection::feed_pacing::LastKnownChange;
 use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::statements::READ_DATABASE_TIME;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
-use crate::store::postgres::connection::write_session::{WriteSession, run_with_exclusive_session};
-use crate::store::postgres::queues::statements::ABANDON_BATCH as ABANDON_QUEUE_BATCH;
+use crate::store::postgres::connection::write_session::{SessionStatements, WriteSession, run_with_exclusive_session};
 pub use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::rows;
 use crate::store::unknown_rows::UnknownRows;
@@ -51,6 +50,8 @@ pub struct PostgresStore {
     background_connection: Arc<Mutex<ConnectionSlot>>,
     unresolved_advert_commits: UnresolvedCommits,
     unresolved_queue_commits: UnresolvedCommits,
+    last_advert_change: LastKnownChange,
+    last_queue_change: LastKnownChange,
     unknown_rows: Arc<UnknownRows>,
     writer_version_check: WriterGate,
     supervisor: TaskSupervisor,
@@ -75,14 +76,24 @@ impl PostgresStore {
         open::check_and_migrate(&options).await?;
         let unresolved_advert_commits = UnresolvedCommits::default();
         let unresolved_queue_commits = UnresolvedCommits::default();
+        let (last_advert_change, last_queue_change) = (LastKnownChange::default(), LastKnownChange::default());
         let unknown_rows: Arc<UnknownRows> = Arc::default();
         let slot = |purpose| ConnectionSlot::new(purpose, open::with_oltp_settings(&options));
-        let session = |purpose, abandon_statement, unresolved_commits: &UnresolvedCommits| {
+        let session = |purpose, statements, last_change: &LastKnownChange, unresolved: &UnresolvedCommits| {
             let unknown_rows = Arc::clone(&unknown_rows);
-            WriteSession::new(slot(purpose), &replica, abandon_statement, unresolved_commits.clone(), unknown_rows)
+            let (last_change, unresolved) = (last_change.clone(), unresolved.clone());
+            WriteSession::new(slot(purpose), &replica, statements, last_change, unresolved, unknown_rows)
         };
-        let advert_session = session("adverts", ABANDON_ADVERT_BATCH, &unresolved_advert_commits);
-        let queue_session = session("queues", ABANDON_QUEUE_BATCH, &unresolved_queue_commits);
+        let of_adverts = SessionStatements {
+            abandon_batch: adverts::statements::ABANDON_BATCH,
+            notify: adverts::statements::NOTIFY_OF_CHANGES,
+        };
+        let of_queues = SessionStatements {
+            abandon_batch: queues::statements::ABANDON_BATCH,
+            notify: queues::statements::NOTIFY_OF_CHANGES,
+        };
+        let advert_session = session("adverts", of_adverts, &last_advert_change, &unresolved_advert_commits);
+        let queue_session = session("queues", of_queues, &last_queue_change, &unresolved_queue_commits);
         Ok(Self {
             advert_session: Arc::new(Mutex::new(advert_session)),
             queue_session: Arc::new(Mutex::new(queue_session)),
@@ -92,6 +103,8 @@ impl PostgresStore {
             replica,
             unresolved_advert_commits,
             unresolved_queue_commits,
+            last_advert_change,
+            last_queue_change,
             unknown_rows,
             writer_version_check: WriterGate::default(),
             supervisor: supervisor.clone(),

@@ -21,6 +21,8 @@ const PLANTED: &[(&str, &str)] = &[
     ("cancel_commit_with_client", "cancels::cancelled_calls_do_not_affect_other_clients"),
     ("commit_reservations_separately", "lost_answers::lost_answer_is_repeated_by_another_server"),
     ("skip_running_transactions", "feed::feed_delivers_updates_to_another_server"),
+    ("skip_notifications", "feed_without_polls::changes_reach_other_servers_without_polls"),
+    ("stop_reading_early", "feed_without_polls::changes_reach_other_servers_without_polls"),
     ("ignore_store_clock", "clock::clock_offset_does_not_change_ttls"),
     ("assume_not_committed", "lost_answers::lost_commit_outcome_is_resolved"),
     ("accept_partial_matches", "matches::players_are_matched_once_when_servers_are_killed"),

@@ -27,7 +27,7 @@ const LATE_SEATS: u32 = 950;
 const HELD_OPEN: Duration = Duration::from_secs(1);
 
 /// Session `number`. Searches show `word` as the number of open seats.
-fn named(number: usize, word: usize) -> pb::MatchmakingUpdateAdvertisementRequest {
+pub(crate) fn named(number: usize, word: usize) -> pb::MatchmakingUpdateAdvertisementRequest {
     let mut request = pb::MatchmakingUpdateAdvertisementRequest {
         time_to_live_ms: Some(LONG_TTL_MS),
         idempotency_key: format!("session {number:05}, some padding"),
@@ -38,12 +38,12 @@ fn named(number: usize, word: usize) -> pb::MatchmakingUpdateAdvertisementReques
 }
 
 /// Open seats that stand for `word`: at least 1, and different for words that follow each other.
-fn seats(word: usize) -> u32 {
+pub(crate) fn seats(word: usize) -> u32 {
     1 + (word % 900) as u32
 }
 
 /// Time until a search at server `at` finds a session with these open seats. `None` after a timeout.
-async fn found(cluster: &Cluster, at: usize, seats: u32) -> Option<Duration> {
+pub(crate) async fn found(cluster: &Cluster, at: usize, seats: u32) -> Option<Duration> {
     let session = pb::SessionCompositionData { silo_id: Some(1), ..party_session(&[("observer", 0.0)]) };
     let mut searching = cluster.client(at, 0).expect("a server is running").new_search(1, session);
     let started = Instant::now();

@@ -19,6 +19,8 @@ mod consistency;
 mod failpoints;
 #[cfg(test)]
 mod feed;
+#[cfg(all(test, feature = "failpoints"))]
+mod feed_without_polls;
 #[cfg(test)]
 mod history;
 #[cfg(test)]

@@ -35,7 +35,8 @@ use crate::store::unknown_rows::RowKey;
 impl PostgresStore {
     fn new_advert_feed(&self) -> ChangeFeed<AdvertFeedSource> {
         let rows = AdvertFeedSource::new(&self.replica, Arc::clone(&self.unknown_rows));
-        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_advert_commits.clone(), &self.supervisor)
+        let (unresolved, last_change) = (self.unresolved_advert_commits.clone(), self.last_advert_change.clone());
+        ChangeFeed::new(rows, &self.options, &self.replica, unresolved, last_change, &self.supervisor)
     }
 }
 

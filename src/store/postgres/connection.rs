@@ -5,9 +5,9 @@ pub(super) mod commit;
 pub(super) mod cursor;
 #[cfg(feature = "failpoints")]
 pub(super) mod fail_points;
+pub(super) mod feed_pacing;
 pub(super) mod listen;
 mod lock_probe;
-mod notify_throttle;
 pub(super) mod open;
 pub(super) mod purge;
 mod resolve_commit;

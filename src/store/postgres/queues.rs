@@ -55,7 +55,8 @@ impl PostgresStore {
 
     fn new_queue_feed(&self) -> ChangeFeed<QueueFeedSource> {
         let rows = QueueFeedSource::new(&self.replica, Arc::clone(&self.unknown_rows));
-        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_queue_commits.clone(), &self.supervisor)
+        let (unresolved, last_change) = (self.unresolved_queue_commits.clone(), self.last_queue_change.clone());
+        ChangeFeed::new(rows, &self.options, &self.replica, unresolved, last_change, &self.supervisor)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, OwnerKey, 
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::adverts::write_rows::{digests_to_column, owners_to_column};
-use crate::store::postgres::connection::commit::{CommitAttempt, CommitError};
+use crate::store::postgres::connection::commit::{CommitAttempt, CommitError, WrittenBatch};
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within, to_store_error};
 use crate::store::postgres::connection::write_session::WriteSession;
 use crate::store::rows::{AdvertisementRow, from_ms, to_ms};
@@ -94,7 +94,7 @@ impl<'a> FastPathBatch<'a> {
         batch: &[AdvertWrite],
         attempt: &CommitAttempt,
         connection: &mut PgConnection,
-    ) -> Result<CommitResult, CommitError> {
+    ) -> Result<WrittenBatch<CommitResult>, CommitError> {
         let rows: Vec<AdvertisementRow<'_>> = self
             .publications
             .iter()
@@ -127,7 +127,8 @@ impl<'a> FastPathBatch<'a> {
             .map(FastPathResult::from_row)
             .transpose()
             .map_err(|error| CommitError::OutcomeUnknown(error.to_string()))?;
-        Ok(result.unwrap_or_default().to_commit_result(batch))
+        let has_changes = result.is_some();
+        Ok(WrittenBatch { output: result.unwrap_or_default().to_commit_result(batch), has_changes })
     }
 }
 

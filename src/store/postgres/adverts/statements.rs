@@ -265,6 +265,9 @@ pub(super) const INSERT_CHANGE: &str = "
       from recorded
 ";
 
+/// Notifies the other servers of a change that is committed.
+pub(in crate::store::postgres) const NOTIFY_OF_CHANGES: &str = "select pg_notify('fireteam_change', '')::text";
+
 /// Abandons the batch `$1`. No inserted row means that it was committed. Waits while the batch's transaction is
 /// running.
 pub(in crate::store::postgres) const ABANDON_BATCH: &str = "

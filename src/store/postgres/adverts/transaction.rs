@@ -17,7 +17,9 @@ use crate::store::postgres::adverts::fast_path::{self, FastPathBatch};
 use crate::store::postgres::adverts::rows_before::AdvertRowsBefore;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::adverts::write_rows::AdvertRowChanges;
-use crate::store::postgres::connection::commit::{self, CommitAttempt, CommitError, RetryableTransaction};
+use crate::store::postgres::connection::commit::{
+    self, CommitAttempt, CommitError, RetryableTransaction, WrittenBatch,
+};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::connection::write_session::WriteSession;
 use crate::store::unknown_rows::UnknownRows;
@@ -62,7 +64,11 @@ impl RetryableTransaction for AdvertTransaction<'_> {
         self.reads_owners = true;
     }
 
-    async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<CommitResult, CommitError> {
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        attempt: &CommitAttempt,
+    ) -> Result<WrittenBatch<CommitResult>, CommitError> {
         match &self.fast_path {
             Some(fast_path) => fast_path.write_and_commit(self.batch, attempt, connection).await,
             None => self.write_batch(connection, attempt).await,
@@ -84,7 +90,7 @@ impl AdvertTransaction<'_> {
         &self,
         connection: &mut PgConnection,
         attempt: &CommitAttempt,
-    ) -> Result<CommitResult, CommitError> {
+    ) -> Result<WrittenBatch<CommitResult>, CommitError> {
         let batch = self.batch;
         let keys = TouchedAdvertKeys::of_batch(batch);
         let before =
@@ -107,7 +113,8 @@ impl AdvertTransaction<'_> {
             let after = if changed_ids.contains(&id) { version } else { before };
             VersionStep { before, after: if exists { after } else { AdvertVersion::default() } }
         };
-        Ok(CommitResult { version_steps: batch.iter().map(step).collect(), outcomes })
+        let output = CommitResult { version_steps: batch.iter().map(step).collect(), outcomes };
+        Ok(WrittenBatch { output, has_changes: !changed_ids.is_empty() })
     }
 }
 

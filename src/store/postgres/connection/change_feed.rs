@@ -8,12 +8,12 @@ use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Uuid;
+use tokio::time::Instant;
 
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
-use crate::store::postgres::connection::cursor::{
-    CHANGES_PER_READ_MAX, FeedCursor, FeedReadHeader, POLL_INTERVAL, READ_TIMEOUT,
-};
+use crate::store::postgres::connection::cursor::{CHANGES_PER_READ_MAX, FeedCursor, FeedReadHeader, READ_TIMEOUT};
+use crate::store::postgres::connection::feed_pacing::{FeedPacing, LastKnownChange, ReadResult};
 use crate::store::postgres::connection::listen::ListenTask;
 use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
@@ -92,6 +92,7 @@ pub(in crate::store::postgres) struct ChangeFeed<T> {
     supervisor: TaskSupervisor,
     replica_id: i64,
     unresolved_commits: UnresolvedCommits,
+    pacing: FeedPacing,
     /// `None` until a snapshot was read.
     cursor: Option<FeedCursor>,
 }
@@ -102,6 +103,7 @@ impl<T: FeedSource> ChangeFeed<T> {
         options: &PgConnectOptions,
         replica: &FireteamReplica,
         unresolved_commits: UnresolvedCommits,
+        last_change: LastKnownChange,
         supervisor: &TaskSupervisor,
     ) -> Self {
         Self {
@@ -113,24 +115,30 @@ impl<T: FeedSource> ChangeFeed<T> {
             supervisor: supervisor.clone(),
             replica_id: replica.id.cast_signed(),
             unresolved_commits,
+            pacing: FeedPacing::new(last_change),
             cursor: None,
         }
     }
 
-    /// Waits until a change may be available, or for the poll interval.
+    /// Waits until a change may be available: for a notification, or until the next read is due; see `feed_pacing.rs`.
     pub(in crate::store::postgres) async fn wait(&mut self) {
         let listen_task = self
             .listen_task
             .get_or_insert_with(|| ListenTask::start(&self.listen_options, T::CHANNEL, &self.supervisor));
-        listen_task.wait(POLL_INTERVAL).await;
+        self.pacing.wait(listen_task.notified()).await;
     }
 
     /// Reads new changes; a snapshot if changes may have been missed.
     pub(in crate::store::postgres) async fn read(&mut self, also: &[Uuid]) -> Result<T::Output, StoreError> {
-        match self.read_changes(also).await? {
-            Some(batch) => Ok(batch),
-            None => self.read_snapshot().await,
-        }
+        let started_at = Instant::now();
+        let (batch, result) = match self.read_changes(also).await {
+            Ok(Some((batch, result))) => (Ok(batch), result),
+            Ok(None) => (self.read_snapshot().await, ReadResult::NoChanges),
+            Err(error) => (Err(error), ReadResult::Failed),
+        };
+        let result = if batch.is_ok() { result } else { ReadResult::Failed };
+        self.pacing.record_read(started_at, result);
+        batch
     }
 
     /// Reads a snapshot. The cursor is older than the snapshot, so changes committed meanwhile are read again.
@@ -147,8 +155,8 @@ impl<T: FeedSource> ChangeFeed<T> {
         Ok(batch)
     }
 
-    /// Reads new changes; `None` if changes may have been missed.
-    async fn read_changes(&mut self, also: &[Uuid]) -> Result<Option<T::Output>, StoreError> {
+    /// Reads new changes, and says whether there were any; `None` if changes may have been missed.
+    async fn read_changes(&mut self, also: &[Uuid]) -> Result<Option<(T::Output, ReadResult)>, StoreError> {
         let Some(cursor) = &mut self.cursor else { return Ok(None) };
         let slot = &mut self.poll_connection;
         let position = FeedPosition {
@@ -165,8 +173,9 @@ impl<T: FeedSource> ChangeFeed<T> {
         }
         let mut batch = self.source.decode_changes(slot, changes).await?;
         let read_at = read.read_at;
+        let result = if read.has_changes() { ReadResult::Changes } else { ReadResult::NoChanges };
         let has_more = cursor.advance(read);
         T::set_batch_header(&mut batch, FeedBatchHeader { read_at, is_snapshot: false, has_more });
-        Ok(Some(batch))
+        Ok(Some((batch, result)))
     }
 }

@@ -18,6 +18,9 @@ use crate::store::postgres::connection::write_session::WriteSession;
 /// 2.5 seconds.
 const BATCH_TIMEOUT: Duration = Duration::from_millis(1_900);
 
+/// Time limit of a notification after a commit; its caller is waiting.
+const NOTIFY_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Maximum number of attempts after write conflicts.
 const ATTEMPTS_MAX: u32 = 8;
 
@@ -79,6 +82,13 @@ pub(in crate::store::postgres) struct CommitAttempt {
     pub(in crate::store::postgres) notifies_replicas: bool,
 }
 
+/// Batch that was written.
+pub(in crate::store::postgres) struct WrittenBatch<T> {
+    pub(in crate::store::postgres) output: T,
+    /// Whether the other servers have a change to read.
+    pub(in crate::store::postgres) has_changes: bool,
+}
+
 /// Batch that [`commit_with_retries`] commits.
 pub(in crate::store::postgres) trait RetryableTransaction: Send {
     /// Result of the batch.
@@ -103,7 +113,7 @@ pub(in crate::store::postgres) trait RetryableTransaction: Send {
         &self,
         connection: &mut PgConnection,
         attempt: &CommitAttempt,
-    ) -> impl Future<Output = Result<Self::Output, CommitError>> + Send;
+    ) -> impl Future<Output = Result<WrittenBatch<Self::Output>, CommitError>> + Send;
 
     /// Reads the result of a committed single-statement batch whose answer was lost.
     fn read_committed_result(
@@ -128,7 +138,7 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
     for _ in 0..ATTEMPTS_MAX {
         session.batch_count += 1;
         let batch_id = Uuid::from_u64_pair(session.replica_id.cast_unsigned(), session.batch_count);
-        let notify = session.notify_throttle.should_notify();
+        let notify = session.last_change.is_quiet();
         let attempt = CommitAttempt { attempt_id: batch_id, replica_id: session.replica_id, notifies_replicas: notify };
         #[cfg_attr(feature = "failpoints", expect(unused_mut, reason = "the connection is wrapped below"))]
         let mut connection = session.connection.take_connection().await?;
@@ -142,15 +152,15 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
         let mut connection = connection.into_inner();
         let (output, failure) = match written {
             #[cfg(feature = "failpoints")]
-            Ok(output) if fail_point_acknowledges_early() => {
+            Ok(written) if fail_point_acknowledges_early() => {
                 crate::store::postgres::connection::fail_points::commit_later(connection);
-                return Ok(output);
+                return Ok(written.output);
             }
-            Ok(output) => {
+            Ok(WrittenBatch { output, has_changes }) => {
                 let sent = if is_single_statement { Ok(()) } else { send_commit(&mut connection, deadline).await };
                 match sent {
                     Ok(()) => {
-                        session.connection.return_connection_if_ok(connection);
+                        announce_commit(session, connection, has_changes, notify).await;
                         return Ok(output);
                     }
                     Err(failure) => (Some(output), failure),
@@ -185,6 +195,27 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
         };
     }
     Err(StoreError::Unavailable(format!("postgres: {ATTEMPTS_MAX} attempts failed because of write conflicts; retry")))
+}
+
+/// Records a commit as the last known change. Notifies the other servers if the commit did not and took so long that they
+/// may have stopped reading. A failed notification costs its connection, and the change is read at the next poll.
+async fn announce_commit(
+    session: &mut WriteSession,
+    mut connection: PgConnection,
+    has_changes: bool,
+    has_notified: bool,
+) {
+    let mut is_usable = true;
+    if has_changes {
+        if !has_notified && session.last_change.is_quiet() {
+            let notified = tokio::time::timeout(NOTIFY_TIMEOUT, connection.execute(session.statements.notify)).await;
+            is_usable = matches!(notified, Ok(Ok(_)));
+        }
+        session.last_change.record_change();
+    }
+    if is_usable {
+        session.connection.return_connection_if_ok(connection);
+    }
 }
 
 /// Error for an attempt that timed out. A single statement may be committed; otherwise no commit was sent.

@@ -15,9 +15,6 @@ use sqlx::postgres::PgRow;
 use crate::domain::time::UnixMs;
 use crate::store::rows;
 
-/// Interval between polls without a notification.
-pub(in crate::store::postgres) const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
 /// Time limit of one read.
 pub(in crate::store::postgres) const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -65,6 +62,11 @@ impl FeedReadHeader {
             read_at: rows::from_ms(row.try_get(1)?),
             versions: versions.unwrap_or_default(),
         })
+    }
+
+    /// Whether changes were read.
+    pub(in crate::store::postgres) fn has_changes(&self) -> bool {
+        !self.versions.is_empty()
     }
 }
 

@@ -41,9 +41,9 @@ impl ListenTask {
         Self { notified, task }
     }
 
-    /// Waits for a notification, or for one since the last wait; at most `timeout`.
-    pub(in crate::store::postgres) async fn wait(&self, timeout: Duration) {
-        let _ = tokio::time::timeout(timeout, self.notified.notified()).await;
+    /// Waits for a notification, or for one since the last wait.
+    pub(in crate::store::postgres) async fn notified(&self) {
+        self.notified.notified().await;
     }
 }
 
@@ -61,6 +61,8 @@ async fn run_listener(options: PgConnectOptions, channel: &'static str, notified
         if let Ok(mut listener) = PgListener::connect_with(&pool).await
             && listener.listen(channel).await.is_ok()
         {
+            // Changes may have been committed while nothing listened.
+            notified.notify_one();
             while let Ok(Some(_)) = listener.try_recv().await {
                 notified.notify_one();
             }

@@ -23,7 +23,7 @@ pub(in crate::store::postgres) async fn resolve_commit(
 ) -> Result<bool, StoreError> {
     fail::fail_point!("assume_not_committed", |_| Ok(false));
     let deadline = Instant::now() + RESOLVE_TIMEOUT;
-    let (replica_id, statement) = (session.replica_id, session.abandon_statement);
+    let (replica_id, statement) = (session.replica_id, session.statements.abandon_batch);
     loop {
         // Connecting counts too: a database that does not answer uses up the time limit.
         let attempt = abandon_or_find_committed(&mut session.connection, statement, batch_id, replica_id);

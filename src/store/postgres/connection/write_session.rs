@@ -6,11 +6,20 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::store::error::StoreError;
-use crate::store::postgres::connection::notify_throttle::NotifyThrottle;
+use crate::store::postgres::connection::feed_pacing::LastKnownChange;
 use crate::store::postgres::connection::slot::ConnectionSlot;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::unknown_rows::UnknownRows;
+
+/// Statements of a session, for advertisements or for queues.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store::postgres) struct SessionStatements {
+    /// Abandons a batch.
+    pub(in crate::store::postgres) abandon_batch: &'static str,
+    /// Notifies the other servers of changes.
+    pub(in crate::store::postgres) notify: &'static str,
+}
 
 /// Connection and state for writing one batch at a time.
 #[derive(Debug)]
@@ -19,9 +28,8 @@ pub(in crate::store::postgres) struct WriteSession {
     pub(in crate::store::postgres) replica_id: i64,
     /// Number of batches started; with the replica id it forms the batch id.
     pub(in crate::store::postgres) batch_count: u64,
-    pub(in crate::store::postgres) notify_throttle: NotifyThrottle,
-    /// Statement that abandons a batch, of advertisements or of queues.
-    pub(in crate::store::postgres) abandon_statement: &'static str,
+    pub(in crate::store::postgres) last_change: LastKnownChange,
+    pub(in crate::store::postgres) statements: SessionStatements,
     pub(in crate::store::postgres) unresolved_commits: UnresolvedCommits,
     pub(in crate::store::postgres) unknown_rows: Arc<UnknownRows>,
     pub(in crate::store::postgres) closed: bool,
@@ -31,7 +39,8 @@ impl WriteSession {
     pub(in crate::store::postgres) fn new(
         connection: ConnectionSlot,
         replica: &FireteamReplica,
-        abandon_statement: &'static str,
+        statements: SessionStatements,
+        last_change: LastKnownChange,
         unresolved_commits: UnresolvedCommits,
         unknown_rows: Arc<UnknownRows>,
     ) -> Self {
@@ -39,8 +48,8 @@ impl WriteSession {
             connection,
             replica_id: replica.id.cast_signed(),
             batch_count: 0,
-            notify_throttle: NotifyThrottle::default(),
-            abandon_statement,
+            last_change,
+            statements,
             unresolved_commits,
             unknown_rows,
             closed: false,

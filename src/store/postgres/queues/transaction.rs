@@ -14,7 +14,9 @@ use sqlx::types::Uuid;
 
 use crate::domain::id::{ConsentId, MatchId, TicketId, UserKey};
 use crate::store::error::StoreError;
-use crate::store::postgres::connection::commit::{self, CommitAttempt, CommitError, RetryableTransaction};
+use crate::store::postgres::connection::commit::{
+    self, CommitAttempt, CommitError, RetryableTransaction, WrittenBatch,
+};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::connection::write_session::WriteSession;
 use crate::store::postgres::queues::{decode, ratings, statements as sql, write_rows};
@@ -52,7 +54,11 @@ impl RetryableTransaction for QueueTransaction<'_> {
         self.batch.len()
     }
 
-    async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<Self::Output, CommitError> {
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        attempt: &CommitAttempt,
+    ) -> Result<WrittenBatch<Self::Output>, CommitError> {
         let before = self.lock_and_read(connection).await?;
         let mut after = before.clone();
         let outcomes = after.apply_batch(self.batch);
@@ -65,8 +71,8 @@ impl RetryableTransaction for QueueTransaction<'_> {
         }
         let changes = QueueRowChanges::between(&before, &after);
         write_rows::write_changes(&changes, connection).await?;
-        record_change(&changes, connection, attempt).await?;
-        Ok(outcomes)
+        let has_changes = record_change(&changes, connection, attempt).await?;
+        Ok(WrittenBatch { output: outcomes, has_changes })
     }
 
     async fn read_committed_result(&self, _: &mut WriteSession, _: Uuid) -> Result<Self::Output, StoreError> {
@@ -189,12 +195,12 @@ fn entry_locks(entering_users: &BTreeSet<(UserKey, bool)>) -> Vec<(u8, bool)> {
     locks.into_iter().collect()
 }
 
-/// Records the changed ids for the other servers, if there are any.
+/// Records the changed ids for the other servers, if there are any. Returns whether it did.
 async fn record_change(
     changes: &QueueRowChanges<'_>,
     connection: &mut PgConnection,
     attempt: &CommitAttempt,
-) -> Result<(), CommitError> {
+) -> Result<bool, CommitError> {
     let tickets = changes.inserted_tickets.iter().chain(&changes.updated_tickets).chain(&changes.rewritten_tickets);
     let tickets = to_uuids(tickets.map(|stored| stored.ticket.id.as_bytes()));
     let matches = changes.inserted_matches.iter().chain(&changes.updated_matches);
@@ -211,10 +217,10 @@ async fn record_change(
         || !changes.updated_results.is_empty()
         || !changes.inserted_feedback.is_empty();
     if tickets.is_empty() && matches.is_empty() && rated_users.is_empty() && !has_other_changes {
-        return Ok(());
+        return Ok(false);
     }
     let rated_users = to_uuids(rated_users.iter().map(UserKey::as_bytes));
     let query = sqlx::query(sql::INSERT_CHANGE).bind(attempt.attempt_id).bind(attempt.replica_id);
     query.bind(tickets).bind(matches).bind(rated_users).bind(attempt.notifies_replicas).execute(connection).await?;
-    Ok(())
+    Ok(true)
 }
