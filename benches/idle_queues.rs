@@ -70,7 +70,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
 }
 
 /// Processor time so far of the processes for which `is_counted` is true, by their folder in `/proc`, seconds.
-fn cpu_seconds(is_counted: impl Fn(&Path) -> bool) -> f64 {
+pub(crate) fn cpu_seconds(is_counted: impl Fn(&Path) -> bool) -> f64 {
     let ticks = |folder: std::path::PathBuf| -> f64 {
         let stat = std::fs::read_to_string(folder.join("stat")).unwrap_or_default();
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

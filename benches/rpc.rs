@@ -1,6 +1,7 @@
 //! Goals PR1 to PR6, and PH1: cost of the server beyond that of tonic, with server and clients in processes of their own.
 
 mod echo;
+mod feed_delay;
 mod load;
 mod match_notification;
 mod messages;
@@ -48,7 +49,7 @@ enum Shown {
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if ![
         "PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "AUTH", "DELAY", "MEM", "PH1", "TOLD", "ASSIGN", "QD1", "QD2", "QD3",
-        "QD4", "QD5",
+        "QD4", "QD5", "PF1",
     ]
     .iter()
     .any(|goal| wanted(goal))
@@ -78,6 +79,12 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         }
         queue_drive::run(wanted).await;
         waiting_tickets::run(wanted).await;
+        if wanted("PF1") {
+            match crate::store_postgres::database() {
+                Some(url) => feed_delay::run(&url).await,
+                None => println!("SKIPPED: PF1 under load: set FIRETEAM_BENCH_POSTGRES to a database to fill"),
+            }
+        }
         if wanted("PH1") {
             match crate::store_postgres::database() {
                 Some(url) => one_machine::run(&url).await,

@@ -60,6 +60,16 @@ impl Hosts {
 
     /// Publishes `count` advertisements with an `authorization` header.
     pub(crate) async fn publish_as(channel: &Channel, count: u64, header: Option<&AsciiMetadataValue>) -> Self {
+        Self::publish_named("a host of the bench", channel, count, header).await
+    }
+
+    /// Publishes `count` advertisements, whose idempotency keys begin with `name`.
+    pub(crate) async fn publish_named(
+        name: &str,
+        channel: &Channel,
+        count: u64,
+        header: Option<&AsciiMetadataValue>,
+    ) -> Self {
         let mut rng = SplitMix64(17);
         let mut updates = Vec::new();
         for number in 0..count {
@@ -67,7 +77,7 @@ impl Hosts {
                 matchmaking_set_id: Some(1),
                 session_composition: Some(composition(&mut rng)),
                 connect_data: vec![7; 16],
-                idempotency_key: format!("a host of the bench {number:020}"),
+                idempotency_key: format!("{name} {number:020}"),
                 ..Default::default()
             };
             let answer =

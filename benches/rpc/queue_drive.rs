@@ -134,7 +134,7 @@ pub(crate) async fn drive(server: &ServerProcess, set_id: u32, players: usize) -
     let shared = Arc::new(Shared::default());
     let mut tasks = JoinSet::new();
     for player in 0..players {
-        let name = format!("player {set_id} {players} {player}");
+        let name = format!("player {} {set_id} {players} {player}", server.address.port());
         tasks.spawn(play(channels[player % channels.len()].clone(), set_id, name, Arc::clone(&shared)));
     }
     tokio::time::sleep(WARM_UP).await;
