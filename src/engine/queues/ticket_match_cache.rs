@@ -8,6 +8,7 @@ mod deadlines;
 mod indexed_deadline_inputs;
 mod queue_index;
 mod returned_tickets;
+mod waiting_tickets;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

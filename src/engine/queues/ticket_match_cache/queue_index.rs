@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher, MatchId, TicketId};
 use crate::domain::time::UnixMs;
+use crate::engine::queues::ticket_match_cache::waiting_tickets::WaitingTickets;
 
 /// Highest reported queue position; tickets further back report this one.
 const REPORTED_POSITION_MAX: u32 = 10_000;
@@ -12,7 +13,7 @@ const REPORTED_POSITION_MAX: u32 = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct QueueTicketsAndMatches {
     /// Waiting tickets, longest wait first.
-    pub(super) waiting_tickets: BTreeSet<(UnixMs, TicketId)>,
+    pub(super) waiting_tickets: WaitingTickets,
     /// Waiting tickets by expiry.
     pub(super) ticket_expiries: BTreeSet<(UnixMs, TicketId)>,
     /// Players in waiting tickets.
@@ -36,24 +37,13 @@ pub(crate) struct QueueTicketsAndMatches {
 impl QueueTicketsAndMatches {
     /// Waiting tickets, longest wait first.
     pub(crate) fn waiting_tickets(&self) -> impl Iterator<Item = (UnixMs, TicketId)> + '_ {
-        self.waiting_tickets.iter().copied()
+        self.waiting_tickets.iter()
     }
 
-    /// Number of tickets ahead of a waiting ticket, at most `REPORTED_POSITION_MAX`. Counts from the nearer end of the queue:
-    /// a new ticket is among the last.
+    /// Number of tickets ahead of a waiting ticket, at most `REPORTED_POSITION_MAX`.
     pub(crate) fn tickets_ahead_of(&self, entered_at: UnixMs, id: TicketId) -> u32 {
-        let ticket = (entered_at, id);
-        let (mut ahead, mut not_ahead) = (self.waiting_tickets.range(..ticket), self.waiting_tickets.range(ticket..));
-        for counted in 0..REPORTED_POSITION_MAX {
-            if ahead.next().is_none() {
-                return counted;
-            }
-            if not_ahead.next().is_none() {
-                let ahead = self.waiting_tickets.len() - counted as usize;
-                return u32::try_from(ahead).unwrap_or(u32::MAX).min(REPORTED_POSITION_MAX);
-            }
-        }
-        REPORTED_POSITION_MAX
+        let ahead = self.waiting_tickets.count_ahead_of(&(entered_at, id));
+        u32::try_from(ahead).unwrap_or(u32::MAX).min(REPORTED_POSITION_MAX)
     }
 
     pub(crate) fn waiting_ticket_count(&self) -> usize {
@@ -147,22 +137,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tickets_ahead_are_counted_from_either_end() {
-        let ticket = |number: u64| (UnixMs(number / 3), TicketId::from_bytes(u128::from(number).to_be_bytes()));
-        let count = u64::from(REPORTED_POSITION_MAX) * 2 + 100;
-        let waiting_tickets = (0..count).filter(|number| number % 7 != 0).map(ticket).collect();
-        let index = QueueTicketsAndMatches { waiting_tickets, ..QueueTicketsAndMatches::default() };
-        let all: Vec<_> = index.waiting_tickets().collect();
-        for (position, (entered_at, id)) in all.iter().enumerate().filter(|(position, _)| position % 97 < 3) {
-            let expected = u32::try_from(position).unwrap().min(REPORTED_POSITION_MAX);
-            assert_eq!(index.tickets_ahead_of(*entered_at, *id), expected, "position {position} of {}", all.len());
-        }
-        let (last_entered_at, last) = ticket(count);
-        assert_eq!(index.tickets_ahead_of(last_entered_at, last), REPORTED_POSITION_MAX);
-        let few = QueueTicketsAndMatches {
-            waiting_tickets: all.into_iter().take(2).collect(),
-            ..QueueTicketsAndMatches::default()
-        };
-        assert_eq!(few.tickets_ahead_of(last_entered_at, last), 2);
+    fn positions_are_reported_up_to_a_limit() {
+        let ticket = |number: u64| (UnixMs(number), TicketId::from_bytes(u128::from(number).to_be_bytes()));
+        let mut index = QueueTicketsAndMatches::default();
+        (0..u64::from(REPORTED_POSITION_MAX) + 10).for_each(|number| index.waiting_tickets.insert(ticket(number)));
+        let position = |number: u64| index.tickets_ahead_of(ticket(number).0, ticket(number).1);
+        assert_eq!([0, 9_999, 10_000, 10_009].map(position), [0, 9_999, 10_000, 10_000]);
     }
 }
