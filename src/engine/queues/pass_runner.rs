@@ -8,8 +8,10 @@ use tokio::time::Instant;
 use crate::clock::with_cpu_time;
 use crate::domain::queue::pass::{PassOutcome, run_pass_with_memory};
 use crate::domain::queue::pass_memory::PassMemory;
+use crate::domain::ruleset::Ruleset;
+use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::snapshot::QueueSnapshot;
+use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot};
 use crate::store::queues::QueueKey;
 use crate::telemetry::label::TaskLabel;
 
@@ -48,45 +50,39 @@ impl PassBackoff {
     }
 }
 
-/// Outcome of a pass, its memory for the next one, and the processor time that its snapshot and evaluation took.
+/// Pass to run: everything that it needs, owned, so that another thread can run it.
+pub(crate) struct PassTask {
+    pub(crate) shared: Arc<SharedState>,
+    pub(crate) key: QueueKey,
+    pub(crate) ruleset: Arc<Ruleset>,
+    /// Tickets and memory of the last pass.
+    pub(crate) ticket_cache: PreparedTicketCache,
+    pub(crate) now: UnixMs,
+}
+
+/// Outcome of a pass, the tickets and memory for the next one, and the processor time that its snapshot and evaluation took.
 pub(crate) struct TimedPass {
     pub(crate) outcome: PassOutcome,
-    pub(crate) memory: PassMemory,
+    pub(crate) ticket_cache: PreparedTicketCache,
     pub(crate) cpu_time: Duration,
 }
 
-/// Takes a snapshot with `take` and runs a pass over it. `None` if either panicked, or if the set has no queue.
-///
-/// After a panic the caller must clear what `take` may have left half changed.
-pub(crate) async fn run_caught_pass(
-    shared: &SharedState,
-    key: QueueKey,
-    backoff: &mut PassBackoff,
-    take: impl FnOnce() -> (QueueSnapshot, PassMemory),
-) -> Option<TimedPass> {
-    let supervisor = &shared.common.supervisor;
-    let (snapshot, snapshot_time) = with_cpu_time(|| supervisor.catch_blocking(TaskLabel::Pass, take));
-    let (result, snapshot) = match snapshot {
-        Err(reason) => (Err(reason), None),
-        Ok((snapshot, memory)) => {
-            let snapshot = Arc::new(snapshot);
-            let run = {
-                let (supervisor, snapshot) = (supervisor.clone(), Arc::clone(&snapshot));
-                let evaluate = move || supervisor.catch_blocking(TaskLabel::Pass, || evaluate_pass(&snapshot, memory));
-                move || with_cpu_time(evaluate)
-            };
-            let (result, pass_time) = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
-                run()
-            } else {
-                tokio::task::spawn_blocking(run).await.unwrap_or((Ok(None), Duration::ZERO))
-            };
-            (result.map(|outcome| (outcome, snapshot_time + pass_time)), Some(snapshot))
-        }
+/// Result of a pass on its thread: `Ok(None)` if the set has no queue, the reason if it panicked. The snapshot, if one was taken.
+type CaughtPass = (Result<Option<TimedPass>, String>, Option<QueueSnapshot>);
+
+/// Runs a pass. `None` if it panicked, or if the set has no queue: then what it knew of its tickets is dropped too.
+pub(crate) async fn run_caught_pass(task: PassTask, backoff: &mut PassBackoff) -> Option<TimedPass> {
+    let (shared, key) = (Arc::clone(&task.shared), task.key);
+    let tickets = shared.cache.read().queue_index(key).map_or(0, |index| index.waiting_ticket_count());
+    let (result, snapshot) = if tickets < BLOCKING_THREAD_MIN_TICKETS {
+        task.run()
+    } else {
+        tokio::task::spawn_blocking(|| task.run()).await.unwrap_or((Ok(None), None))
     };
     match result {
-        Ok((outcome, cpu_time)) => {
+        Ok(pass) => {
             backoff.record_success();
-            outcome.map(|(outcome, memory)| TimedPass { outcome, memory, cpu_time })
+            pass
         }
         Err(reason) => {
             let is_first = backoff.failure_count == 0;
@@ -94,15 +90,42 @@ pub(crate) async fn run_caught_pass(
             let (set_id, silo) = (key.set_id, key.silo);
             tracing::error!(%set_id, %silo, reason, retry_in_ms, "pass failed, the queue's passes wait");
             if let Some(snapshot) = snapshot.filter(|_| is_first) {
-                save_failed_pass_input(shared, key, snapshot, reason).await;
+                save_failed_pass_input(&shared, key, snapshot, reason).await;
             }
             None
         }
     }
 }
 
+impl PassTask {
+    /// Takes the snapshot and evaluates it, both with their panics caught.
+    fn run(mut self) -> CaughtPass {
+        let supervisor = self.shared.common.supervisor.clone();
+        let take = || with_cpu_time(|| self.take_snapshot());
+        let (snapshot, snapshot_time) = match supervisor.catch_blocking(TaskLabel::Pass, take) {
+            Ok((Some(snapshot), snapshot_time)) => (snapshot, snapshot_time),
+            Ok((None, _)) => return (Ok(None), None),
+            Err(reason) => return (Err(reason), None),
+        };
+        let memory = self.ticket_cache.take_pass_memory();
+        let evaluate = || with_cpu_time(|| evaluate_pass(&snapshot, memory));
+        let result = supervisor.catch_blocking(TaskLabel::Pass, evaluate).map(|(evaluated, pass_time)| {
+            let (outcome, memory) = evaluated?;
+            let mut ticket_cache = self.ticket_cache;
+            ticket_cache.keep_pass_memory(memory);
+            Some(TimedPass { outcome, ticket_cache, cpu_time: snapshot_time + pass_time })
+        });
+        (result, Some(snapshot))
+    }
+
+    fn take_snapshot(&mut self) -> Option<QueueSnapshot> {
+        let queue = self.ruleset.queue.as_ref()?;
+        Some(QueueSnapshot::take(&self.shared, self.key, &self.ruleset, queue, &mut self.ticket_cache, self.now))
+    }
+}
+
 /// Keeps the input of the first of several failed passes. Each further one would be nearly the same.
-async fn save_failed_pass_input(shared: &SharedState, key: QueueKey, snapshot: Arc<QueueSnapshot>, reason: String) {
+async fn save_failed_pass_input(shared: &SharedState, key: QueueKey, snapshot: QueueSnapshot, reason: String) {
     let folder = shared.common.pass_failures.clone();
     if !folder.is_enabled() {
         tracing::warn!("input of the failed pass discarded; set --pass-failure-dir to keep it");

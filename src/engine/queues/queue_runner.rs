@@ -27,12 +27,12 @@ use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::{HostFinder, is_placed_only_by_allocators};
 use crate::engine::queues::match_round_trips::MatchRoundTrips;
-use crate::engine::queues::pass_runner::{PassBackoff, TimedPass, run_caught_pass};
+use crate::engine::queues::pass_runner::{PassBackoff, PassTask, TimedPass, run_caught_pass};
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
 use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::queue_wakeups::RunnerHandle;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_counts};
+use crate::engine::queues::snapshot::{PreparedTicketCache, gate_counts};
 use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
@@ -367,6 +367,7 @@ impl QueueRunner {
         let history = PassHistory {
             since_last_pass: since(self.last_pass_at),
             last_pass_cpu_time: self.last_pass_cpu_time,
+            last_pass_found_nothing: self.last_pass.found_nothing,
             since_first_change: since(self.first_change_at),
             since_failure: since(self.failed_at),
         };
@@ -391,16 +392,18 @@ impl QueueRunner {
             return false;
         }
         (self.last_basis, self.failed_at) = (Some(basis), None);
-        let (key, prepared_tickets) = (self.queue_key, &mut self.prepared_tickets);
-        let take = || {
-            let snapshot = QueueSnapshot::take(&self.shared, key, ruleset, queue, prepared_tickets, now);
-            (snapshot, prepared_tickets.take_pass_memory())
+        let task = PassTask {
+            shared: Arc::clone(&self.shared),
+            key: self.queue_key,
+            ruleset: Arc::clone(ruleset),
+            ticket_cache: std::mem::take(&mut self.prepared_tickets),
+            now,
         };
         let started_at = Instant::now();
-        let Some(TimedPass { outcome: PassOutcome { proposals, report }, memory, cpu_time }) =
-            run_caught_pass(&self.shared, key, &mut self.pass_backoff, take).await
+        let Some(TimedPass { outcome: PassOutcome { proposals, report }, ticket_cache, cpu_time }) =
+            run_caught_pass(task, &mut self.pass_backoff).await
         else {
-            (self.prepared_tickets, self.last_pass) = Default::default();
+            self.last_pass = LastPass::default();
             self.failed_at = Some(Instant::now());
             return false;
         };
@@ -411,7 +414,7 @@ impl QueueRunner {
             next_change_at: report.next_change_at,
             gate_counts,
         };
-        self.prepared_tickets.keep_pass_memory(memory);
+        self.prepared_tickets = ticket_cache;
         self.gate_may_open_by_disconnects = matches!(report.gate_reason, Some(GateReason::TooFewWaiting { .. }));
         if report.truncated {
             let (set_id, pair_checks, duration_ms) = (self.queue_key.set_id, report.pair_checks, elapsed.as_millis());

@@ -21,7 +21,10 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::open_sessions;
 use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::shared_state::SharedState;
-use crate::store::queues::QueueKey;
+use crate::store::queues::{QueueKey, TicketState};
+
+/// Tickets that a snapshot reads from the cache at once.
+const TICKETS_PER_READ: usize = 1_024;
 
 /// Queue state at one moment, owned, so that another thread can use it.
 pub(crate) struct QueueSnapshot {
@@ -218,17 +221,25 @@ pub(crate) fn gate_counts(shared: &SharedState, key: QueueKey, gate: &Gate, now:
     }
 }
 
-/// Tickets that may be matched: none of their players is in a match.
+/// Tickets that may be matched: none of their players is in a match. Reads few at a time, so that calls do not wait for a long queue.
+/// A ticket may leave meanwhile: the store refuses its match.
 fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<(Arc<Ticket>, SeatBeaconVectors)> {
-    let cache = shared.cache.read();
-    let Some(index) = cache.queue_index(key) else { return Vec::new() };
-    let tickets = index.waiting_tickets().filter_map(|(_, id)| {
-        let stored = cache.ticket(id)?;
-        let users = stored.ticket.session.players.iter().map(|player| player.user);
-        let ticket = || (Arc::clone(&stored.ticket), stored.seat_vectors.clone());
-        (now < stored.expires_at && cache.live_match_of(users).is_none()).then(ticket)
-    });
-    tickets.collect()
+    let waiting: Vec<TicketId> = {
+        let cache = shared.cache.read();
+        let Some(index) = cache.queue_index(key) else { return Vec::new() };
+        index.waiting_tickets().map(|(_, id)| id).collect()
+    };
+    let mut matchable = Vec::with_capacity(waiting.len());
+    for ids in waiting.chunks(TICKETS_PER_READ) {
+        let cache = shared.cache.read();
+        matchable.extend(ids.iter().filter_map(|id| {
+            let stored = cache.ticket(*id).filter(|stored| stored.state == TicketState::Waiting)?;
+            let users = stored.ticket.session.players.iter().map(|player| player.user);
+            let is_matchable = now < stored.expires_at && cache.live_match_of(users).is_none();
+            is_matchable.then(|| (Arc::clone(&stored.ticket), stored.seat_vectors.clone()))
+        }));
+    }
+    matchable
 }
 
 /// Past matches of the users who wait or are in open sessions, as far as rules and choices need them.

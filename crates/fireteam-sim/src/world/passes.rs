@@ -40,6 +40,7 @@ impl SimWorld<'_> {
             since_last_pass: state.last_pass_at.map(|last| Duration::from_millis(self.now.ms_since(last))),
             // Simulated passes take no time.
             last_pass_cpu_time: Duration::ZERO,
+            last_pass_found_nothing: false,
             since_first_change,
             since_failure: None,
         };
