@@ -5,6 +5,7 @@ pub mod authorization;
 mod authorized;
 pub mod client_address;
 pub mod connect;
+pub mod connect_protocol;
 pub mod consistency;
 pub mod convert;
 pub mod drain;

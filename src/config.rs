@@ -78,6 +78,8 @@ pub struct Config {
     pub operator_listen: ListenAddress,
     /// Further names by which operators reach the operator port, lower case.
     pub operator_hosts: Vec<String>,
+    /// Origins whose web pages may call the client port, as browsers write them, or `*` alone for all.
+    pub cors_origins: Vec<String>,
     /// Database.
     pub store: StoreTarget,
     /// Silos to load and serve; `None` for all.

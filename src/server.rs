@@ -4,7 +4,7 @@ pub mod accept;
 pub mod conn_limit;
 mod counted_events;
 mod disk_space;
-mod grpc_web;
+pub mod grpc_web;
 pub mod h2_frame_limit;
 pub mod handshake;
 pub mod host_check;
@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api;
 use crate::api::authorization::{AuthError, Authorizer, VerificationRateLimit};
 use crate::api::client_address::{ClientAddressResolver, ResolveClientAddress};
+use crate::api::connect_protocol::methods::ConnectMethods;
 use crate::api::consistency::ConsistencyChecker;
 use crate::api::drain::Drain;
 use crate::api::health::HealthState;
@@ -51,6 +52,7 @@ use crate::telemetry::audit::AuditLog;
 use crate::telemetry::label::TaskLabel;
 
 use accept::IncomingConnections;
+use grpc_web::CorsOrigins;
 use handshake::{ConnectionHandshaker, ProxySettings};
 use host_check::OperatorHosts;
 use limits::EdgeLimits;
@@ -81,6 +83,8 @@ pub struct ServerDeps {
     pub match_jwks: Arc<str>,
     /// Names of the operator port, besides addresses and `localhost`.
     pub operator_hosts: OperatorHosts,
+    /// Origins whose web pages may call the client port. Pages of other origins never reach the operator port.
+    pub cors_origins: CorsOrigins,
     /// Warnings for operators in `/readyz`, one line each.
     pub readiness_notes: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// Counts calls and connections.
@@ -184,10 +188,13 @@ impl Server {
             authorizer,
             drain: drain.clone(),
             rate_limits_and_audit: RateLimitsAndAudit::new(deps.audit_log, deps.rate_limits, address_resolver),
+            connect_methods: Arc::new(ConnectMethods::of_client_port().context("read the client port's methods")?),
             age_jitter: deps.clock.random_unit_f64(),
         };
-        let of_operators = port_server.for_operators(deps.operator_hosts);
-        let serve_clients = port_server.serve_clients(clients, client_routes.into(), stop_accepting.clone());
+        let operator_methods = ConnectMethods::of_operator_port().context("read the operator port's methods")?;
+        let of_operators = port_server.for_operators(deps.operator_hosts, operator_methods);
+        let serve_clients =
+            port_server.serve_clients(clients, client_routes.into(), deps.cors_origins, stop_accepting.clone());
         let serve_operators = of_operators.serve(operators, operator_routes.into(), stop_accepting.clone());
         let port_tasks = vec![
             deps.supervisor.spawn_critical(TaskLabel::ClientPort, serve_clients),

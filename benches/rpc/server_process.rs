@@ -202,6 +202,7 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         listen: free.clone(),
         operator_listen: free,
         operator_hosts: Vec::new(),
+        cors_origins: Vec::new(),
         store,
         silos: None,
         max_silos: 1_024,

@@ -48,6 +48,9 @@ pub struct RawSettings {
     /// Names by which operators reach the operator port, besides its addresses, `localhost` and the name in --operator-listen [default: none].
     #[arg(long, env = "FIRETEAM_OPERATOR_HOSTS", value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub operator_hosts: Option<Vec<String>>,
+    /// Origins whose web pages may call the client port, such as `https://game.example`, at most 64; `*` for all [default: none].
+    #[arg(long, env = "FIRETEAM_CORS_ORIGINS", value_name = "ORIGIN", num_args = 1.., value_delimiter = ',')]
+    pub cors_origins: Option<Vec<String>>,
     /// Database: `sqlite:PATH`, `postgres://…` for several servers, or `memory:` [default: sqlite:fireteam.db].
     #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE", hide_env_values = true)]
     pub store: Option<StoreSetting>,
@@ -225,6 +228,7 @@ impl RawSettings {
             listen: self.listen.or(fallback.listen),
             operator_listen: self.operator_listen.or(fallback.operator_listen),
             operator_hosts: self.operator_hosts.or(fallback.operator_hosts),
+            cors_origins: self.cors_origins.or(fallback.cors_origins),
             store: self.store.or(fallback.store),
             silos: self.silos.or(fallback.silos),
             max_silos: self.max_silos.or(fallback.max_silos),

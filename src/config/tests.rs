@@ -232,6 +232,40 @@ shutdown_grace_period_s: 0 is out of range; use 1 to 25";
     assert!(error_text(load_config_file(&"#".repeat(70_000), &[])).contains("larger than"));
 }
 
+/// An origin that no browser would send, or that would allow more than it says, is refused.
+#[test]
+fn cors_origins_are_scheme_host_and_port() {
+    let flag = |origin: &str| format!("--cors-origins={origin}");
+    for valid in ["https://game.example", "http://localhost:8080", "http://[::1]:8080", "capacitor://localhost", "*"] {
+        assert_eq!(load_config(&[&flag(valid)]).unwrap().cors_origins, [valid]);
+    }
+    assert_eq!(load_config(&["--cors-origins=HTTPS://Game.Example"]).unwrap().cors_origins, ["https://game.example"]);
+    for invalid in [
+        "game.example",
+        "https://game.example/",
+        "https://*.example",
+        "https://game.example:443",
+        "https://game.example:0x1",
+        "https://user@game.example",
+        "https://",
+        "null",
+        "http://[::1",
+        "https://a b",
+    ] {
+        let message = error_text(load_config(&[&flag(invalid)]));
+        assert!(
+            message.contains(&format!("cors_origins: `{invalid}` is no origin; give scheme and host")),
+            "{message}"
+        );
+    }
+    let message = error_text(load_config(&["--cors-origins=*,https://game.example"]));
+    assert!(message.contains("cors_origins: `*` allows all origins; give it alone"), "{message}");
+    let many = vec!["https://game.example"; 65].join(",");
+    assert!(
+        error_text(load_config(&[&flag(&many)])).contains("cors_origins: 65 origins are too many; give at most 64")
+    );
+}
+
 /// SEC-4: keys that are limited to unknown roles, and issuers that could sign for players of each other, are refused.
 #[test]
 fn auth_issuer_errors_say_what_to_write() {

@@ -57,6 +57,7 @@ pub(super) fn validate_settings(
         listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50051)).into()),
         operator_listen: settings.operator_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50052)).into()),
         operator_hosts: errors.check_operator_hosts(settings.operator_hosts.unwrap_or_default()),
+        cors_origins: errors.check_cors_origins(settings.cors_origins.unwrap_or_default()),
         silos: errors.check_silos(settings.silos, &store),
         max_silos: errors.check_range("max_silos", settings.max_silos.unwrap_or(1_024), MAX_OPEN_SILOS_RANGE),
         max_silos_per_user: errors.check_range(
@@ -199,6 +200,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         listen: Some(config.listen.clone()),
         operator_listen: Some(config.operator_listen.clone()),
         operator_hosts: Some(config.operator_hosts.clone()).filter(|hosts| !hosts.is_empty()),
+        cors_origins: Some(config.cors_origins.clone()).filter(|origins| !origins.is_empty()),
         store: Some(StoreSetting::from(match &config.store {
             StoreTarget::Memory => MEMORY_SCHEME.into(),
             StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),

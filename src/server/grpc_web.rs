@@ -1,5 +1,5 @@
-//! Routing on the client port: native gRPC goes straight to the call, gRPC-Web and preflights pass CORS and gRPC-Web first.
-//! Pages, such as the JWKS, need neither.
+//! Routing on the client port: native gRPC goes straight to the call. All others pass CORS, if origins are allowed, and then
+//! gRPC-Web or the Connect protocol, which also lets pages through.
 //!
 //! CORS and gRPC-Web are cloned per request and add headers to each response, which only browsers need.
 
@@ -9,42 +9,99 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use http::header::CONTENT_TYPE;
-use http::{HeaderName, Method, Request, Response, Version};
+use http::header::{CONTENT_TYPE, ORIGIN};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic_web::{GrpcWebLayer, GrpcWebService};
 use tower::{Layer, Service, ServiceExt as _};
-use tower_http::cors::{Any, Cors, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
+use crate::api::connect_protocol::{ConnectProtocolLayer, ConnectProtocolService};
 use crate::api::layer::response_body::CallResponseBody;
 use crate::api::layer::{CallLayer, CallService};
 
 /// Time for which a browser may cache the CORS rules.
 const CORS_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Layer that puts a `GrpcOrGrpcWebRouter` in front of the routes.
-#[derive(Clone)]
-pub(super) struct GrpcOrGrpcWebLayer(pub(super) CallLayer);
+/// Response headers that a web page may read.
+const EXPOSED_HEADERS: [&str; 6] = [
+    "grpc-status",
+    "grpc-message",
+    "grpc-status-details-bin",
+    "grpc-retry-pushback-ms",
+    "trailer-grpc-retry-pushback-ms",
+    "x-request-id",
+];
 
-/// Routes behind native gRPC and behind gRPC-Web.
-#[derive(Clone)]
-pub(super) struct GrpcOrGrpcWebRouter {
-    grpc: CallService<Routes>,
-    grpc_web: Arc<Cors<GrpcWebService<CallService<Routes>>>>,
+/// Origins whose web pages may call the client port.
+#[derive(Clone, Debug, Default)]
+pub enum CorsOrigins {
+    /// None: browsers let only pages of the port's own origin call it.
+    #[default]
+    None,
+    /// These origins.
+    Listed(Vec<HeaderValue>),
+    /// All origins.
+    Any,
 }
 
-impl Layer<Routes> for GrpcOrGrpcWebLayer {
-    type Service = GrpcOrGrpcWebRouter;
-
-    fn layer(&self, routes: Routes) -> GrpcOrGrpcWebRouter {
-        let grpc = self.0.layer(routes);
-        let grpc_web = Arc::new(permissive_cors_layer().layer(GrpcWebLayer::new().layer(grpc.clone())));
-        GrpcOrGrpcWebRouter { grpc, grpc_web }
+impl CorsOrigins {
+    /// CORS of the port; `None` without allowed origins. Credentials of the browser, such as cookies, are never allowed.
+    fn layer(&self) -> Option<CorsLayer> {
+        let origin = match self {
+            Self::None => return None,
+            Self::Listed(origins) => AllowOrigin::list(origins.iter().cloned()),
+            Self::Any => AllowOrigin::any(),
+        };
+        let layer = CorsLayer::new()
+            .allow_origin(origin)
+            .allow_methods([Method::POST])
+            // The wildcard of CORS does not cover `authorization`, so the headers that were asked for are repeated.
+            .allow_headers(AllowHeaders::mirror_request())
+            .expose_headers(EXPOSED_HEADERS.map(HeaderName::from_static))
+            .max_age(CORS_MAX_AGE);
+        Some(layer)
     }
 }
 
-impl Service<Request<Body>> for GrpcOrGrpcWebRouter {
+/// Layer that puts a `ClientPortRouter` in front of the routes.
+#[derive(Clone)]
+pub(super) struct ClientPortLayer {
+    pub(super) calls: CallLayer,
+    pub(super) connect_protocol: ConnectProtocolLayer,
+    pub(super) cors_origins: CorsOrigins,
+}
+
+/// Routes behind native gRPC, and behind the protocols of browsers and scripts.
+#[derive(Clone)]
+pub(super) struct ClientPortRouter {
+    grpc: CallService<Routes>,
+    others: OtherProtocols,
+    cors: Option<CorsLayer>,
+}
+
+/// Routes behind gRPC-Web and behind the Connect protocol.
+#[derive(Clone)]
+struct OtherProtocols {
+    grpc_web: Arc<GrpcWebService<CallService<Routes>>>,
+    connect_protocol: ConnectProtocolService<CallService<Routes>>,
+}
+
+impl Layer<Routes> for ClientPortLayer {
+    type Service = ClientPortRouter;
+
+    fn layer(&self, routes: Routes) -> ClientPortRouter {
+        let grpc = self.calls.layer(routes);
+        let others = OtherProtocols {
+            grpc_web: Arc::new(GrpcWebLayer::new().layer(grpc.clone())),
+            connect_protocol: self.connect_protocol.layer(grpc.clone()),
+        };
+        ClientPortRouter { grpc, others, cors: self.cors_origins.layer() }
+    }
+}
+
+impl Service<Request<Body>> for ClientPortRouter {
     type Response = Response<CallResponseBody>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>>;
@@ -54,10 +111,34 @@ impl Service<Request<Body>> for GrpcOrGrpcWebRouter {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if is_native_grpc(&request) || is_page(&request) {
+        if is_native_grpc(&request) {
             return self.grpc.call(request);
         }
-        let grpc_web = Cors::clone(&self.grpc_web);
+        match &self.cors {
+            // Only browsers send an origin.
+            Some(cors) if request.headers().contains_key(ORIGIN) => {
+                let cors = cors.layer(self.others.clone());
+                Box::pin(cors.oneshot(request))
+            }
+            _ => self.others.call(request),
+        }
+    }
+}
+
+impl Service<Request<Body>> for OtherProtocols {
+    type Response = Response<CallResponseBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.connect_protocol.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if !has_grpc_content_type(&request) {
+            return self.connect_protocol.call(request);
+        }
+        let grpc_web = GrpcWebService::clone(&self.grpc_web);
         Box::pin(async move { Ok(grpc_web.oneshot(request).await?.map(CallResponseBody::passthrough)) })
     }
 }
@@ -69,21 +150,9 @@ fn is_native_grpc(request: &Request<Body>) -> bool {
     request.version() == Version::HTTP_2 && rest.is_some_and(|rest| !rest.starts_with(b"-web"))
 }
 
-/// Whether a request has no gRPC content type, and is no preflight of a browser.
-fn is_page(request: &Request<Body>) -> bool {
-    let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    request.method() != Method::OPTIONS && !content_type.starts_with(b"application/grpc")
-}
-
-/// Allows all origins. The server uses no cookies, so a page gains nothing that any client does not have.
-fn permissive_cors_layer() -> CorsLayer {
-    let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin", "grpc-retry-pushback-ms"];
-    CorsLayer::new()
-        .allow_origin(Any)
-        .allow_methods([Method::POST])
-        .allow_headers(Any)
-        .expose_headers(exposed.map(HeaderName::from_static))
-        .max_age(CORS_MAX_AGE)
+/// Whether a request is gRPC or gRPC-Web.
+fn has_grpc_content_type(request: &Request<Body>) -> bool {
+    request.headers().get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use tonic::body::Body;
 use tonic::service::Routes;
 use tower::{Layer, Service};
 
+use crate::api::connect_protocol::{ConnectProtocolLayer, ConnectProtocolService};
 use crate::api::layer::call_reporter::RpcObserver;
 use crate::api::layer::response_body::CallResponseBody;
 use crate::api::layer::{CallLayer, CallService, is_grpc};
@@ -106,6 +107,7 @@ fn is_same_origin(origin: &[u8], host: Option<&[u8]>) -> bool {
 #[derive(Clone)]
 pub(super) struct HostCheckLayer {
     pub(super) call_layer: CallLayer,
+    pub(super) connect_protocol: ConnectProtocolLayer,
     pub(super) hosts: Arc<OperatorHosts>,
     pub(super) observer: Arc<dyn RpcObserver>,
 }
@@ -113,7 +115,7 @@ pub(super) struct HostCheckLayer {
 /// Routes of the operator port behind the check.
 #[derive(Clone)]
 pub(super) struct HostCheckService {
-    calls: CallService<Routes>,
+    calls: ConnectProtocolService<CallService<Routes>>,
     hosts: Arc<OperatorHosts>,
     observer: Arc<dyn RpcObserver>,
 }
@@ -123,7 +125,7 @@ impl Layer<Routes> for HostCheckLayer {
 
     fn layer(&self, routes: Routes) -> HostCheckService {
         HostCheckService {
-            calls: self.call_layer.layer(routes),
+            calls: self.connect_protocol.layer(self.call_layer.layer(routes)),
             hosts: self.hosts.clone(),
             observer: self.observer.clone(),
         }

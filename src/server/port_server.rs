@@ -8,12 +8,14 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 
 use crate::api::authorization::Authorizer;
+use crate::api::connect_protocol::ConnectProtocolLayer;
+use crate::api::connect_protocol::methods::ConnectMethods;
 use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
 use crate::api::layer::call_reporter::RpcObserver;
 use crate::api::rate_limits_and_audit::{RateLimitsAndAudit, ServerPort};
 use crate::server::accept::IncomingConnections;
-use crate::server::grpc_web::GrpcOrGrpcWebLayer;
+use crate::server::grpc_web::{ClientPortLayer, CorsOrigins};
 use crate::server::host_check::{HostCheckLayer, OperatorHosts};
 use crate::server::limits::EdgeLimits;
 
@@ -58,29 +60,37 @@ pub struct PortServer {
     pub drain: Drain,
     /// Rate limits per call and audit of operator calls.
     pub rate_limits_and_audit: RateLimitsAndAudit,
+    /// Methods of the port for the Connect protocol.
+    pub connect_methods: Arc<ConnectMethods>,
     /// Random part of the connection age, in [0, 1).
     pub age_jitter: f64,
 }
 
 impl PortServer {
-    /// Serves gRPC to game clients and gRPC-Web to browsers, until `stop_accepting` is cancelled.
+    /// Serves gRPC to game clients, gRPC-Web to browsers, and the Connect protocol to all, until `stop_accepting` is cancelled.
+    /// Pages of `cors_origins` may call.
     pub async fn serve_clients(
         self,
         connections: IncomingConnections,
         routes: Routes,
+        cors_origins: CorsOrigins,
         stop_accepting: CancellationToken,
     ) {
-        let mut server = self.http_server().layer(GrpcOrGrpcWebLayer(self.call_layer()));
+        let connect_protocol = ConnectProtocolLayer(self.connect_methods.clone());
+        let layer = ClientPortLayer { calls: self.call_layer(), connect_protocol, cors_origins };
+        let mut server = self.http_server().layer(layer);
         let result =
             server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
         log_serve_error("client", result.await);
     }
 
-    /// The same for the operator port, which has the names `hosts`.
-    pub fn for_operators(&self, hosts: OperatorHosts) -> OperatorPortServer {
+    /// The same for the operator port, which has the names `hosts` and these methods.
+    pub fn for_operators(&self, hosts: OperatorHosts, connect_methods: ConnectMethods) -> OperatorPortServer {
         let rate_limits_and_audit =
             RateLimitsAndAudit { port: ServerPort::Operator, ..self.rate_limits_and_audit.clone() };
-        OperatorPortServer { port_server: Self { rate_limits_and_audit, ..self.clone() }, hosts: Arc::new(hosts) }
+        let connect_methods = Arc::new(connect_methods);
+        let port_server = Self { rate_limits_and_audit, connect_methods, ..self.clone() };
+        OperatorPortServer { port_server, hosts: Arc::new(hosts) }
     }
 
     fn call_layer(&self) -> CallLayer {
@@ -114,11 +124,12 @@ pub struct OperatorPortServer {
 }
 
 impl OperatorPortServer {
-    /// Serves gRPC and HTTP pages to operators. Without gRPC-Web, which only browsers need.
+    /// Serves gRPC, the Connect protocol and HTTP pages to operators. Without gRPC-Web and CORS, which only browsers need.
     pub async fn serve(self, connections: IncomingConnections, routes: Routes, stop_accepting: CancellationToken) {
         let (calls, observer) = (self.port_server.call_layer(), self.port_server.observer.clone());
-        let mut server =
-            self.port_server.http_server().layer(HostCheckLayer { call_layer: calls, hosts: self.hosts, observer });
+        let connect_protocol = ConnectProtocolLayer(self.port_server.connect_methods.clone());
+        let layer = HostCheckLayer { call_layer: calls, connect_protocol, hosts: self.hosts, observer };
+        let mut server = self.port_server.http_server().layer(layer);
         let result =
             server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
         log_serve_error("operator", result.await);

@@ -24,6 +24,7 @@ use crate::engine::{BeaconSettings, Engine, EngineDeps};
 use crate::geo::ReloadableLocator;
 use crate::server::counted_events::UnloggedRejectionReporter;
 use crate::server::disk_space::DiskMonitor;
+use crate::server::grpc_web::CorsOrigins;
 use crate::server::handshake::ProxySettings;
 use crate::server::host_check::OperatorHosts;
 use crate::server::limits::EdgeLimits;
@@ -144,6 +145,7 @@ pub(super) async fn start_supervised_app(
         render_metrics: Arc::new(move || metrics_source.render()),
         match_jwks: match_keys.public_key_set().into(),
         operator_hosts: operator_hosts(config),
+        cors_origins: cors_origins(config),
         readiness_notes: Arc::new(move || monitor_of_notes.notes()),
         rpc_observer: rpc_metrics.clone(),
         authenticator: authenticator.clone(),
@@ -206,6 +208,16 @@ fn operator_hosts(config: &Config) -> OperatorHosts {
     }
     let listen_name = config.operator_listen.host().to_ascii_lowercase();
     OperatorHosts::IpLocalhostOrNames(config.operator_hosts.iter().cloned().chain([listen_name]).collect())
+}
+
+/// Origins whose web pages may call the client port.
+fn cors_origins(config: &Config) -> CorsOrigins {
+    match config.cors_origins.as_slice() {
+        [] => CorsOrigins::None,
+        [any] if any == "*" => CorsOrigins::Any,
+        // Valid origins are valid headers.
+        origins => CorsOrigins::Listed(origins.iter().filter_map(|origin| origin.parse().ok()).collect()),
+    }
 }
 
 fn engine_settings(config: &Config) -> EngineSettings {

@@ -10,6 +10,7 @@ pub(crate) mod faulty_store;
 pub(crate) mod generated_client;
 pub(crate) mod grpc_json;
 pub(crate) mod hostile_documents;
+pub(crate) mod http_client;
 pub(crate) mod message_fields;
 pub(crate) mod party_site;
 pub(crate) mod queue_server;

@@ -33,15 +33,15 @@ const TIMEOUT = 60_000;
 const lineIn = (page: Page, text: RegExp) => page.locator("#log", { hasText: text }).waitFor({ timeout: TIMEOUT });
 
 test("two tabs play a duel over gRPC-Web, also through a restart of the server", { skip: SKIPPED_HERE, timeout: 180_000 }, async () => {
-  await using server = await ServerProcess.start();
   const page = await servePage(0);
+  const { port } = page.address() as AddressInfo;
+  await using server = await ServerProcess.start("--cors-origins", `http://127.0.0.1:${port}`);
   const profile = await mkdtemp(join(tmpdir(), "fireteam-chromium-"));
   const browser = await chromium.launchPersistentContext(profile, { executablePath: CHROMIUM, headless: true, args: FLAGS });
   const client = connect(server.uri);
   try {
     const open = async (user: string): Promise<Page> => {
       const tab = await browser.newPage();
-      const { port } = page.address() as AddressInfo;
       await tab.goto(`http://127.0.0.1:${port}/?server=${server.uri}&set=11&user=${user}`);
       await tab.click("#enter");
       await lineIn(tab, new RegExp(`${user}: in the queue`));

@@ -1,11 +1,12 @@
-// The client against the server, over gRPC as in Node and over gRPC-Web as in a browser.
+// The client against the server: over gRPC as in Node, over gRPC-Web as in a browser, and over the Connect protocol with JSON and protobuf.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Code } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
 import { playDuel } from "../sample/duel.js";
 import { advertise } from "../sample/game_server.js";
-import { type Client, FireteamError } from "../src/index.js";
+import { Client, FireteamError } from "../src/index.js";
 import { connect as connectNode } from "../src/node.js";
 import { ErrorReason, HostedMatchState, TicketState, type TicketStatus } from "../src/pb.js";
 import { connect as connectWeb } from "../src/web.js";
@@ -35,7 +36,19 @@ async function failureOf(call: Promise<unknown>): Promise<FireteamError> {
   return error;
 }
 
-for (const [name, connect] of [["gRPC", connectNode], ["gRPC-Web", connectWeb]] as const) {
+/** Client of the Connect protocol. */
+const connectProtocol = (httpVersion: "1.1" | "2", useBinaryFormat: boolean) => (baseUrl: string) =>
+  new Client(createConnectTransport({ baseUrl, httpVersion, useBinaryFormat }));
+
+const CONNECTIONS = [
+  ["gRPC", connectNode],
+  ["gRPC-Web", connectWeb],
+  ["JSON over HTTP/1.1", connectProtocol("1.1", false)],
+  ["JSON over HTTP/2", connectProtocol("2", false)],
+  ["Connect protocol with protobuf", connectProtocol("1.1", true)],
+] as const;
+
+for (const [name, connect] of CONNECTIONS) {
   describe(name, { skip: SKIPPED, timeout: 120_000 }, () => {
     /** Runs a test with a server and a client. */
     const withServer = (body: (server: ServerProcess, client: Client) => Promise<void>) => async () => {

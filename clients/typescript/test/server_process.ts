@@ -23,11 +23,14 @@ export class ServerProcess {
   private process: ChildProcess | undefined;
   private ports: readonly [string, string] = ["127.0.0.1:0", "127.0.0.1:0"];
 
-  private constructor(private readonly folder: string) {}
+  private constructor(
+    private readonly folder: string,
+    private readonly settings: readonly string[],
+  ) {}
 
-  /** Starts a server with the shipped rulesets on free ports. */
-  static async start(): Promise<ServerProcess> {
-    const server = new ServerProcess(await mkdtemp(join(tmpdir(), "fireteam-")));
+  /** Starts a server with the shipped rulesets on free ports, and with these settings. */
+  static async start(...settings: string[]): Promise<ServerProcess> {
+    const server = new ServerProcess(await mkdtemp(join(tmpdir(), "fireteam-")), settings);
     await server.startAgain();
     return server;
   }
@@ -42,7 +45,7 @@ export class ServerProcess {
     const [listen, operatorListen] = this.ports;
     const settings = Object.entries(process.env).filter(([name]) => !name.startsWith("FIRETEAM_"));
     const arguments_ = ["serve", "--listen", listen, "--operator-listen", operatorListen, "--rulesets", RULESETS];
-    arguments_.push("--token-key-file", "token-key", "--match-key-file", "match-key.pem");
+    arguments_.push("--token-key-file", "token-key", "--match-key-file", "match-key.pem", ...this.settings);
     const child = spawn(process.env.FIRETEAM_SERVER ?? "", arguments_, {
       cwd: this.folder,
       env: Object.fromEntries(settings),

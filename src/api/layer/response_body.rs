@@ -161,6 +161,13 @@ impl CallResponseBody {
     }
 }
 
+/// Empty body of a response that is not gRPC.
+impl Default for CallResponseBody {
+    fn default() -> Self {
+        Self::passthrough(Body::empty())
+    }
+}
+
 impl http_body::Body for CallResponseBody {
     type Data = Bytes;
     type Error = Status;

@@ -13,6 +13,10 @@ const AUTH_KEY_FILES_MAX: usize = 16;
 const AUTH_NAME_BYTES_MAX: usize = 256;
 /// Maximum number of names of the operator port.
 const OPERATOR_HOSTS_MAX: usize = 32;
+/// Limit of origins whose pages may call.
+const CORS_ORIGINS_MAX: usize = 64;
+/// Limit of an origin, bytes: a host name, its scheme and port.
+const ORIGIN_BYTES_MAX: usize = 280;
 /// Maximum length of a host name, bytes (RFC 1035).
 const HOST_NAME_BYTES_MAX: usize = 253;
 
@@ -157,6 +161,29 @@ impl ConfigErrors {
         hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect()
     }
 
+    /// Checks the origins whose pages may call, and converts them to lower case, as browsers send them.
+    pub(super) fn check_cors_origins(&mut self, origins: Vec<String>) -> Vec<String> {
+        const KEY: &str = "cors_origins";
+        if origins.len() > CORS_ORIGINS_MAX {
+            self.add_invalid_value(
+                KEY,
+                format!("{} origins are too many; give at most {CORS_ORIGINS_MAX}", origins.len()),
+            );
+        }
+        let (has_wildcard, count) = (origins.iter().any(|origin| origin == "*"), origins.len());
+        if has_wildcard && count > 1 {
+            self.add_invalid_value(KEY, "`*` allows all origins; give it alone, or give the origins only".into());
+        }
+        for origin in origins.iter().filter(|origin| *origin != "*" && !is_origin(origin)) {
+            let message = format!(
+                "`{}` is no origin; give scheme and host, and a port that is not the default one, such as https://game.example:8443",
+                start_of(origin)
+            );
+            self.add_invalid_value(KEY, message);
+        }
+        origins.into_iter().map(|origin| origin.to_ascii_lowercase()).collect()
+    }
+
     /// Rejects networks that contain all addresses, because any caller could then choose its address. Rejects
     /// IPv4-mapped IPv6 networks, which would contain no address: addresses are compared in canonical form.
     pub(super) fn check_trusted_proxies(&mut self, config: &Config) {
@@ -213,6 +240,30 @@ impl ConfigErrors {
             self.add_invalid_value("trusted_proxies", message.into());
         }
     }
+}
+
+/// Whether a text is an origin as browsers write it: scheme, host, and perhaps a port.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let is_name = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_host = is_name || address.is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|number| number.to_string() == port));
+    // A browser leaves the default port out, so an origin with it would match nothing.
+    let is_default_port =
+        matches!((scheme.to_ascii_lowercase().as_str(), port), ("http", Some("80")) | ("https", Some("443")));
+    text.len() <= ORIGIN_BYTES_MAX && is_scheme && is_host && is_port && !is_default_port
+}
+
+/// Start of a text for an error.
+fn start_of(text: &str) -> &str {
+    &text[..text.floor_char_boundary(80)]
 }
 
 /// Missing protections and the flags that add them.

@@ -31,6 +31,15 @@ const CLIENT_PACKAGES: &[ClientPackage] = &[
         manifest: "pyproject.toml",
         lines: &[r#"version = "{version}""#, r#"license = "MIT OR Apache-2.0""#],
     },
+    ClientPackage {
+        folder: "clients/csharp",
+        sample: "sample/Duel.cs",
+        manifest: "src/AssemblyInfo.cs",
+        lines: &[
+            r#"[assembly: AssemblyVersion("{version}.0")]"#,
+            r#"[assembly: AssemblyMetadata("License", "MIT OR Apache-2.0")]"#,
+        ],
+    },
 ];
 
 /// Pages that link to each client.
@@ -100,6 +109,32 @@ fn stale_go_stubs(tree: &[SourceFile]) -> Vec<String> {
     complaints
 }
 
+/// Enums of the contract that the C# client names, and their prefixes.
+const CSHARP_ENUMS: [&str; 2] = ["TICKET_STATE_", "TICKET_END_REASON_"];
+
+#[test]
+fn client_packages_csharp_enums_match_the_contract() {
+    let tree = source_tree::read_source_files(source_tree::repository_root());
+    assert_no_violations(&stale_csharp_enums(&tree));
+}
+
+/// Values of enums of the contract that C# lacks.
+fn stale_csharp_enums(tree: &[SourceFile]) -> Vec<String> {
+    let enums = text_of(tree, "clients/csharp/src/Enums.cs").unwrap_or_default();
+    let contract = text_of(tree, "proto/fireteam/v1/queue.proto").unwrap_or_default();
+    let mut complaints = Vec::new();
+    for line in contract.lines() {
+        let Some((name, number)) = line.trim().trim_end_matches(';').split_once(" = ") else { continue };
+        let Some(value) = CSHARP_ENUMS.iter().find_map(|prefix| name.strip_prefix(prefix)) else { continue };
+        let words = value.split('_').map(|word| word[..1].to_owned() + &word[1..].to_lowercase());
+        let expected = format!("{} = {number},", words.collect::<String>());
+        if !enums.lines().any(|line| line.trim() == expected) {
+            complaints.push(format!("clients/csharp/src/Enums.cs: lacks `{expected}` of {name}"));
+        }
+    }
+    complaints
+}
+
 /// Text that the stubs have for a declaration of the contract; `None` for other lines.
 fn expected_in_go(line: &str) -> Option<String> {
     let code = source_tree::strip_line_comment(line).trim().trim_end_matches(['{', '}', ';', ' ']);
@@ -129,19 +164,31 @@ fn client_packages_violations_are_reported() {
         ("clients/python/pyproject.toml", "version = \"1.0.1\"\nlicense = \"MIT OR Apache-2.0\"\n"),
         ("clients/python/README.md", "duel, FIRETEAM_SERVER\n"),
         ("clients/python/duel.py", "\n"),
-        ("clients/README.md", "[TypeScript](typescript), [Go](go), [Python](python)\n"),
-        ("docs/CLIENTS.md", "[TypeScript](../clients/typescript), [Python](../clients/python)\n"),
-        ("docs/README.md", "[a](../clients/typescript), [b](../clients/go), [c](../clients/python)\n"),
+        ("clients/csharp/src/Enums.cs", "  Waiting = 1,\n"),
+        ("clients/csharp/src/AssemblyInfo.cs", "[assembly: AssemblyVersion(\"1.0.0.0\")]\n"),
+        ("clients/csharp/sample/Duel.cs", "\n"),
+        ("clients/csharp/README.md", "duel, FIRETEAM_SERVER\n"),
+        ("clients/README.md", "[TypeScript](typescript), [Go](go), [Python](python), [C#](csharp)\n"),
+        (
+            "docs/CLIENTS.md",
+            "[TypeScript](../clients/typescript), [Python](../clients/python), [C#](../clients/csharp)\n",
+        ),
+        (
+            "docs/README.md",
+            "[a](../clients/typescript), [b](../clients/go), [c](../clients/python), [d](../clients/csharp)\n",
+        ),
         (
             "proto/fireteam/v1/queue.proto",
             "service Q {\n  rpc Enter(A) returns (B);\n  rpc Leave(A) returns (B);\n}\nmessage None {}\nmessage A {\n  // Id = 1;\n\
+             \x20 TICKET_STATE_WAITING = 1;\n  TICKET_END_REASON_NOT_ACCEPTED = 6;\n\
              \x20 optional uint32 set_id = 1;\n  repeated string gone = 2;\n  map<string, B> values = 9;\n}\n\
              enum E {\n  E_ONE = 1;\n  E_TWO = 2;\n}\n",
         ),
         (
             "clients/go/fireteamv1/queue.pb.go",
             "type None struct {\ntype A struct {\nSetId `protobuf:\"varint,1,opt,name=set_id,json=setId\"`\n\
-             V `protobuf:\"bytes,9,rep,name=values,proto3\"`\n\tE_E_ONE E = 1\n",
+             V `protobuf:\"bytes,9,rep,name=values,proto3\"`\n\tE_E_ONE E = 1\n\
+             \tE_TICKET_STATE_WAITING E = 1\n\tE_TICKET_END_REASON_NOT_ACCEPTED E = 6\n",
         ),
         ("clients/go/fireteamv1/queue_grpc.pb.go", "Q_Enter_FullMethodName = 1\n"),
     ]);
@@ -153,7 +200,12 @@ fn client_packages_violations_are_reported() {
             "clients/go/README.md: does not say",
             "docs/CLIENTS.md: does not link to clients/go",
             "clients/python/pyproject.toml: lacks the line `version = \"1.0.0\"`",
+            "clients/csharp/src/AssemblyInfo.cs: lacks the line `[assembly: AssemblyMetadata",
         ],
+    );
+    assert_exact_violations(
+        &stale_csharp_enums(&tree),
+        &["lacks `NotAccepted = 6,` of TICKET_END_REASON_NOT_ACCEPTED"],
     );
     assert_exact_violations(
         &stale_go_stubs(&tree),

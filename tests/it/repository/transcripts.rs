@@ -71,6 +71,18 @@ fn sessions_page_shows_what_the_server_answers() {
     });
 }
 
+#[test]
+fn json_page_shows_what_curl_prints() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: curl is not installed, so docs/JSON.md was NOT compared with its output");
+        return;
+    }
+    assert_page_is_current("JSON.md", 10, |folder| fs::write(folder.join(INSTALLED_CURL), "").unwrap());
+}
+
+/// Marks a folder whose page needs the installed curl, because the one of this test only sends GET.
+const INSTALLED_CURL: &str = ".installed-curl";
+
 /// Runs a page with `docs/tour.sh` in a folder that `prepare` has filled, and compares each output with the page.
 fn assert_page_is_current(page: &str, steps_min: usize, prepare: impl Fn(&Path)) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -106,6 +118,9 @@ fn assert_page_is_current(page: &str, steps_min: usize, prepare: impl Fn(&Path))
 
 fn run_page(root: &Path, page: &Path, folder: &Path) -> String {
     let tools = Tools::install(tempfile::tempdir().unwrap().keep());
+    if folder.join(INSTALLED_CURL).exists() {
+        fs::remove_file(tools.folder.join("curl")).unwrap();
+    }
     // Both ports are held until just before the script binds them.
     let ports: Vec<_> = (0..2).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let port = |index: usize| ports[index].local_addr().unwrap().port().to_string();

@@ -159,7 +159,7 @@ fn describe_method(method: &MethodDescriptor) -> String {
 }
 
 /// Codec for message types that are known only at run time.
-struct DynamicCodec(MessageDescriptor);
+pub(crate) struct DynamicCodec(pub(crate) MessageDescriptor);
 
 impl Codec for DynamicCodec {
     type Encode = DynamicMessage;

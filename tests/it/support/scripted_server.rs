@@ -20,6 +20,7 @@ use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use fireteam::engine::error::{EngineError, RetireObstacle};
 use fireteam::engine::rulesets::{CheckRulesetAnswer, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem};
+use fireteam::server::grpc_web::CorsOrigins;
 use fireteam::server::handshake::ProxySettings;
 use fireteam::server::host_check::OperatorHosts;
 use fireteam::server::limits::EdgeLimits;
@@ -191,6 +192,7 @@ pub(crate) fn server_deps(engine: Arc<dyn MatchmakingEngine>, rpc_observer: Arc<
         render_metrics: Arc::new(|| "# EOF\n".into()),
         match_jwks: "{\"keys\":[]}\n".into(),
         operator_hosts: OperatorHosts::IpLocalhostOrNames(Vec::new()),
+        cors_origins: CorsOrigins::Any,
         readiness_notes: Arc::new(Vec::new),
         rpc_observer,
         authenticator: None,

@@ -57,6 +57,7 @@ impl TestServer {
             listen: any_port.clone(),
             operator_listen: any_port,
             operator_hosts: Vec::new(),
+            cors_origins: Vec::new(),
             store: StoreTarget::Memory,
             silos: None,
             max_silos: 1_024,
