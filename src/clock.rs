@@ -21,6 +21,11 @@ pub(crate) fn with_cpu_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, thread_time().saturating_sub(started_at))
 }
 
+/// Processor time that this process has used since its start.
+pub fn process_cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
 /// Source of time and randomness.
 pub trait Clock: Send + Sync + 'static {
     /// Current time. Never runs backwards within one process.

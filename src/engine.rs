@@ -12,6 +12,7 @@ mod deps;
 pub mod error;
 #[cfg(feature = "failpoints")]
 mod fail_points;
+mod feed_reads;
 mod follow_feed;
 mod hosted_match;
 mod joining_ticket;

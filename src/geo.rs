@@ -81,6 +81,11 @@ impl GeoIpLocator {
         Ok(Self { files: vec![MmdbFile::from_bytes(name, bytes)?], settings })
     }
 
+    /// Build time of the oldest file, seconds since 1970; `None` without files.
+    pub fn oldest_build_timestamp_s(&self) -> Option<u64> {
+        self.files.iter().map(MmdbFile::build_timestamp_s).min()
+    }
+
     /// Locality of `address`, from the first file that contains it.
     ///
     /// `None` for private and unknown addresses, for records above the maximum accuracy radius, and for damaged records;
@@ -178,6 +183,11 @@ impl ReloadableLocator {
     /// Whether any file is loaded.
     pub fn is_loaded(&self) -> bool {
         self.current.load().is_some()
+    }
+
+    /// As [`GeoIpLocator::oldest_build_timestamp_s`]; `None` while no file is loaded.
+    pub fn oldest_build_timestamp_s(&self) -> Option<u64> {
+        self.current.load().as_ref()?.oldest_build_timestamp_s()
     }
 
     /// As [`GeoIpLocator::locate`]; `None` while no file is loaded.

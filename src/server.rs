@@ -12,6 +12,7 @@ pub mod limits;
 mod metric_recorders;
 mod own_beacon;
 pub mod port_server;
+mod process_usage;
 pub mod proxy_header;
 pub mod run;
 pub mod signal;

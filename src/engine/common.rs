@@ -23,6 +23,7 @@ use crate::engine::beacons::party_floors::PartyBeaconFloors;
 use crate::engine::block_lists::BlockLists;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
+use crate::engine::feed_reads::FeedReads;
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::outage_log::OutageLog;
@@ -82,6 +83,8 @@ pub(crate) struct Common {
     pub(crate) ruleset_syncs: watch::Sender<u64>,
     /// Health of the shared store; `None` if the store is not shared.
     pub(crate) store_health: Option<Arc<StoreHealth>>,
+    /// Last reads of the change feeds of a shared store.
+    pub(crate) feed_reads: FeedReads,
     /// Result of the last commits.
     pub(crate) write_health: WriteHealth,
     /// Outages, which extend the deadlines of tickets and matches.

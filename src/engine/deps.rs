@@ -13,6 +13,7 @@ use crate::domain::id::SiloId;
 use crate::engine::adverts::advert_state::EncodeStaticCandidateFieldsFn;
 use crate::engine::beacon_directory::{BeaconDirectory, BeaconSettings};
 use crate::engine::common::Common;
+use crate::engine::feed_reads::FeedReads;
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::{OpenSiloLimits, OpenSilos};
 use crate::engine::outage_log::OutageLog;
@@ -105,6 +106,7 @@ impl EngineDeps {
             ruleset_sync_requests: Notify::new(),
             ruleset_syncs: watch::Sender::new(0),
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
+            feed_reads: FeedReads::default(),
             write_health: WriteHealth::default(),
             server_outages: OutageLog::default(),
             supervisor,

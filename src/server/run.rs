@@ -248,7 +248,8 @@ async fn watch_geoip_files(app: &App) -> anyhow::Result<Option<FileWatcher>> {
     }
     let (locator, metrics) = (app.locator.clone(), app.metrics.clone());
     let watcher = watch_files(&app.supervisor, files, move || {
-        metrics.locality_loads.get_or_create(&log_reload("geolocation databases", locator.reload())).inc();
+        let outcome = log_reload("geolocation databases", locator.reload());
+        metrics.record_locality_load(outcome, locator.oldest_build_timestamp_s());
     })
     .await?;
     Ok(Some(watcher))

@@ -30,6 +30,7 @@ use crate::server::host_check::OperatorHosts;
 use crate::server::limits::EdgeLimits;
 use crate::server::metric_recorders::RpcMetrics;
 use crate::server::own_beacon::{self, BoundBeacon, RunningBeacon};
+use crate::server::process_usage::render_with_process_usage;
 use crate::server::startup::files::{StartupFiles, ruleset_directory};
 use crate::server::startup::store::{open_store, record_or_check_user_key_secret};
 use crate::server::tcp_round_trip;
@@ -101,6 +102,7 @@ pub(super) async fn start_supervised_app(
     metrics: Arc<Metrics>,
     supervisor: TaskSupervisor,
 ) -> anyhow::Result<App> {
+    metrics.set_process_start(clock.now());
     let settings = engine_settings(config);
     let files = StartupFiles::load_on_thread(config, &clock, &metrics).await?;
     let StartupFiles { catalog, signer, match_keys, user_keys, beacons, tls, locator, authenticator, audit_log } =
@@ -142,7 +144,7 @@ pub(super) async fn start_supervised_app(
         observes_tcp_floor,
         rulesets: reloader.clone(),
         consistency_checker: engine.clone(),
-        render_metrics: Arc::new(move || metrics_source.render()),
+        render_metrics: Arc::new(move || render_with_process_usage(&metrics_source)),
         match_jwks: match_keys.public_key_set().into(),
         operator_hosts: operator_hosts(config),
         cors_origins: cors_origins(config),

@@ -42,9 +42,14 @@ macro_rules! label {
 }
 
 mod rpc;
+mod set;
 mod statistic;
 
 pub use self::rpc::{GrpcCode, Method};
+pub use self::set::{
+    AdvertisementKindLabel, FeedLabel, KnownSets, MatchEventLabel, MatchStageLabel, SeatStateLabel, SetLabel,
+    TicketOutcomeLabel, TicketStateLabel,
+};
 pub use self::statistic::StatisticLabels;
 
 label! {

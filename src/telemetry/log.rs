@@ -21,6 +21,9 @@ pub const LOG_LINE_BYTES_MAX: usize = 1024;
 /// Maximum length of one string in a JSON line that is too long, bytes.
 const TRUNCATED_STRING_BYTES_MAX: usize = 160;
 
+/// Target of log lines about the events of matches: `--log-level info,fireteam::matches=off` leaves them out.
+pub const MATCH_LOG_TARGET: &str = "fireteam::matches";
+
 /// Failure to set up logging.
 #[derive(Debug, Error)]
 pub enum LogError {
@@ -84,6 +87,7 @@ impl MakeWriter<'_> for LogLineWriterFactory {
         self.writer(match *event.level() {
             _ if event.target() == AUDIT_LOG_TARGET => LineImportance::Unlimited,
             Level::ERROR | Level::WARN => LineImportance::Problem,
+            Level::INFO if event.target() == MATCH_LOG_TARGET => LineImportance::MatchEvent,
             Level::INFO => LineImportance::Information,
             Level::DEBUG | Level::TRACE => LineImportance::Unlimited,
         })

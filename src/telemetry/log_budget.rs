@@ -12,6 +12,8 @@ pub(super) enum LineImportance {
     Problem,
     /// Information: may use half of the budget, so that it cannot displace problems.
     Information,
+    /// Events of matches, of which a busy server has many a second: may use a quarter of the budget.
+    MatchEvent,
     /// Audit records, and levels that an operator has turned on to search for a fault: not limited.
     Unlimited,
 }
@@ -57,6 +59,7 @@ impl LogByteBudget {
             LineImportance::Unlimited => return Admission::Write { dropped_before: 0 },
             LineImportance::Problem => self.bytes_max,
             LineImportance::Information => self.bytes_max / 2,
+            LineImportance::MatchEvent => self.bytes_max / 4,
         };
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let mut dropped_before = 0;
@@ -84,13 +87,16 @@ mod tests {
         let budget = LogByteBudget::new(1_000);
         let write = Admission::Write { dropped_before: 0 };
         let (problem, information) = (LineImportance::Problem, LineImportance::Information);
-        assert_eq!(budget.admit(information, 400, 5), write);
-        assert_eq!(budget.admit(information, 200, 5), Admission::DropWithNotice);
+        let match_event = LineImportance::MatchEvent;
+        assert_eq!(budget.admit(match_event, 250, 4), write);
+        assert_eq!(budget.admit(match_event, 1, 4), Admission::DropWithNotice, "events of matches use a quarter");
+        assert_eq!(budget.admit(information, 150, 5), write);
+        assert_eq!(budget.admit(information, 200, 5), Admission::Drop);
         assert_eq!(budget.admit(information, 101, 5), Admission::Drop);
         assert_eq!(budget.admit(problem, 600, 6), write, "warnings may use the other half");
         assert_eq!(budget.admit(problem, 1, 7), Admission::Drop);
         assert_eq!(budget.admit(LineImportance::Unlimited, 5_000, 7), write);
-        assert_eq!(budget.admit(problem, 1, 60_005), Admission::Write { dropped_before: 3 });
+        assert_eq!(budget.admit(problem, 1, 60_005), Admission::Write { dropped_before: 4 });
         assert_eq!(budget.admit(problem, 1, 60_006), write);
         assert_eq!(budget.admit(problem, 1_001, 1), Admission::DropWithNotice, "the clock was set back");
     }

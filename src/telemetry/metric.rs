@@ -1,6 +1,8 @@
 //! Table of all metrics. The registry is built from it, and a test compares docs/METRICS.md with it.
 
 pub mod beacon_packets;
+pub mod process_usage;
+pub mod set_gauges;
 mod statistic_buckets;
 mod statistics;
 
@@ -16,11 +18,13 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
+use crate::domain::id::SetId;
 use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
-    AuthFailure, BeaconPacketOutcome, ConnectionRejection, DiskFolder, GrpcCode, LoadOutcome, LookupOutcome, Method,
-    OfferEvent, PredictionSide, ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind,
-    RoundTripLabel, StatisticLabels, StoreOperation, TaskLabel, TransactionKind,
+    AdvertisementKindLabel, AuthFailure, BeaconPacketOutcome, ConnectionRejection, DiskFolder, FeedLabel, GrpcCode,
+    KnownSets, LoadOutcome, LookupOutcome, MatchEventLabel, MatchStageLabel, Method, OfferEvent, PredictionSide,
+    ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, RoundTripLabel, SeatStateLabel,
+    SetLabel, StatisticLabels, StoreOperation, TaskLabel, TicketOutcomeLabel, TicketStateLabel, TransactionKind,
 };
 use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use crate::telemetry::metric::statistic_buckets::{
@@ -56,6 +60,8 @@ macro_rules! metrics {
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
+            /// Sets that the metrics tell apart.
+            known_sets: KnownSets,
             $(#[doc = $help] pub $field: $type,)*
         }
 
@@ -76,7 +82,7 @@ macro_rules! metrics {
                     let $field: $type = $make;
                     register_metric(&mut registry, $kind, $name, $help, $field.clone());
                 )*
-                Self { registry, $($field),* }
+                Self { registry, known_sets: KnownSets::default(), $($field),* }
             }
         }
     };
@@ -125,6 +131,8 @@ metrics! {
     search_refusals: CounterBy<RefusalKind> = Family::default(), "counter" "fireteam_search_refusals_total" [RefusalKind::KEY];
     /// Advertisements in memory.
     advertisements: Gauge = Gauge::default(), "gauge" "fireteam_advertisements" [];
+    /// Advertisements in memory, by set, kind and whether seats are open.
+    set_advertisements: Family<(SetLabel, (AdvertisementKindLabel, SeatStateLabel)), Gauge> = Family::default(), "gauge" "fireteam_set_advertisements" [SetLabel::KEY, AdvertisementKindLabel::KEY, SeatStateLabel::KEY];
     /// Heartbeats answered from memory, without a write to the store.
     heartbeats_unwritten: Counter = Counter::default(), "counter" "fireteam_heartbeats_unwritten_total" [];
     /// Advertisements whose TTL expired.
@@ -135,6 +143,18 @@ metrics! {
     tickets: Gauge = Gauge::default(), "gauge" "fireteam_tickets" [];
     /// Matches in memory, including recently ended ones.
     matches: Gauge = Gauge::default(), "gauge" "fireteam_matches" [];
+    /// Tickets that have not ended, by set and state.
+    queue_tickets: Family<(SetLabel, TicketStateLabel), Gauge> = Family::default(), "gauge" "fireteam_queue_tickets" [SetLabel::KEY, TicketStateLabel::KEY];
+    /// Players of waiting tickets, by set.
+    queue_waiting_players: Family<SetLabel, Gauge> = Family::default(), "gauge" "fireteam_queue_waiting_players" [SetLabel::KEY];
+    /// Matches that have not ended, by set and stage.
+    queue_matches: Family<(SetLabel, MatchStageLabel), Gauge> = Family::default(), "gauge" "fireteam_queue_matches" [SetLabel::KEY, MatchStageLabel::KEY];
+    /// Matches that were proposed, began or ended, by set and event; the event of an end is its reason.
+    match_events: CounterBy<(SetLabel, MatchEventLabel)> = Family::default(), "counter" "fireteam_match_events_total" [SetLabel::KEY, MatchEventLabel::KEY];
+    /// Players who left a match during play, by set.
+    players_left: CounterBy<SetLabel> = Family::default(), "counter" "fireteam_players_left_total" [SetLabel::KEY];
+    /// Time from entering a queue until play began (outcome `played`) or, without play, until the ticket ended, by the reason; counted when it ends.
+    ticket_wait_seconds: HistogramBy<(SetLabel, TicketOutcomeLabel)> = Family::new_with_constructor(empty_wait_seconds_histogram), "histogram" "fireteam_ticket_wait_seconds" [SetLabel::KEY, TicketOutcomeLabel::KEY];
     /// Silos with a live ticket or advertisement.
     open_silos: Gauge = Gauge::default(), "gauge" "fireteam_open_silos" [];
     /// Allocators connected to this server.
@@ -146,15 +166,15 @@ metrics! {
     /// Rounds of queue runners; each checks deadlines, allocations and whether a pass is due.
     queue_rounds: Counter = Counter::default(), "counter" "fireteam_queue_rounds_total" [];
     /// Duration of a pass over a queue.
-    pass_duration_seconds: Histogram = duration_histogram(), "histogram" "fireteam_pass_duration_seconds" [];
+    pass_duration_seconds: HistogramBy<SetLabel> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_pass_duration_seconds" [SetLabel::KEY];
     /// Pairs of tickets evaluated by passes.
-    pass_pairs_evaluated: Counter = Counter::default(), "counter" "fireteam_pass_pairs_evaluated_total" [];
+    pass_pairs_evaluated: CounterBy<SetLabel> = Family::default(), "counter" "fireteam_pass_pairs_evaluated_total" [SetLabel::KEY];
     /// Tickets that passes put into proposed matches.
-    pass_tickets_proposed: Counter = Counter::default(), "counter" "fireteam_pass_tickets_proposed_total" [];
+    pass_tickets_proposed: CounterBy<SetLabel> = Family::default(), "counter" "fireteam_pass_tickets_proposed_total" [SetLabel::KEY];
     /// Pairs of tickets refused by a rule in a pass; the first refusing rule counts.
     pass_refusals: CounterBy<RefusalKind> = Family::default(), "counter" "fireteam_pass_refusals_total" [RefusalKind::KEY];
     /// Passes that exhausted their budget of pair evaluations before the last ticket.
-    passes_truncated: Counter = Counter::default(), "counter" "fireteam_passes_truncated_total" [];
+    passes_truncated: CounterBy<SetLabel> = Family::default(), "counter" "fireteam_passes_truncated_total" [SetLabel::KEY];
     /// Time from a party's first search until its seats were reserved; counted when they are confirmed.
     search_to_seat_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_wait_seconds_histogram), "histogram" "fireteam_search_to_seat_seconds" ["set", "region", "party_size"];
     /// Score of the session in which a searching party has a seat; lower is better.
@@ -195,6 +215,8 @@ metrics! {
     store_unknown_rows: Gauge = Gauge::default(), "gauge" "fireteam_store_unknown_rows" [];
     /// Time since the shared store became unavailable, seconds; 0 while it is available.
     store_staleness_seconds: Gauge<f64, AtomicU64> = Gauge::default(), "gauge" "fireteam_store_staleness_seconds" [];
+    /// Time since the change feed of a shared store was last read, seconds.
+    feed_age_seconds: Family<FeedLabel, Gauge<f64, AtomicU64>> = Family::default(), "gauge" "fireteam_feed_age_seconds" [FeedLabel::KEY];
     /// Advertisements whose latest heartbeat is in memory and not yet in the store.
     advertisements_pending: Gauge = Gauge::default(), "gauge" "fireteam_advertisements_pending" [];
     /// Advertisements that differed between memory and store in the last consistency check; 0 before the first check.
@@ -215,6 +237,14 @@ metrics! {
     locality_loads: CounterBy<LoadOutcome> = Family::default(), "counter" "fireteam_locality_loads_total" [LoadOutcome::KEY];
     /// GeoIP lookups of addresses.
     locality_lookups: CounterBy<LookupOutcome> = Family::default(), "counter" "fireteam_locality_lookups_total" [LookupOutcome::KEY];
+    /// Build time of the oldest GeoIP file in use, seconds since 1970; 0 without files.
+    geolocation_build_timestamp_seconds: Gauge = Gauge::default(), "gauge" "fireteam_geolocation_build_timestamp_seconds" [];
+    /// Processor time of the process, seconds.
+    process_cpu_seconds: Counter<f64, AtomicU64> = Counter::default(), "counter" "process_cpu_seconds_total" [];
+    /// Memory of the process in RAM, bytes.
+    process_resident_memory_bytes: Gauge = Gauge::default(), "gauge" "process_resident_memory_bytes" [];
+    /// Start of the process, seconds since 1970.
+    process_start_time_seconds: Gauge = Gauge::default(), "gauge" "process_start_time_seconds" [];
 }
 
 /// Metric series of one RPC method and one gRPC code.
@@ -285,6 +315,13 @@ impl Metrics {
         self.locality_lookups.get_or_create(&outcome).inc();
     }
 
+    /// Records a load of the GeoIP files. `oldest_build_s`: build time of the oldest file that is now in use, seconds since 1970.
+    pub fn record_locality_load(&self, outcome: LoadOutcome, oldest_build_s: Option<u64>) {
+        self.locality_loads.get_or_create(&outcome).inc();
+        let timestamp = i64::try_from(oldest_build_s.unwrap_or(0)).unwrap_or(i64::MAX);
+        self.geolocation_build_timestamp_seconds.set(timestamp);
+    }
+
     /// Records an answered search. `hard_filters` is the number of hard filters in its ruleset.
     pub fn record_search(
         &self,
@@ -317,15 +354,41 @@ impl Metrics {
         BeaconPacketCounters { answered, dropped }
     }
 
-    /// Records a finished pass over a queue. `hard_filters` is the number of hard filters in its ruleset.
-    pub fn record_pass(&self, seconds: f64, report: &PassReport, hard_filters: usize) {
-        self.pass_duration_seconds.observe(seconds);
-        self.pass_pairs_evaluated.inc_by(report.pair_checks);
-        self.pass_tickets_proposed.inc_by(u64::from(report.proposed_ticket_count));
-        self.passes_truncated.inc_by(u64::from(report.truncated));
+    /// Label of a set: its number, or `other` for sets beyond the limit.
+    pub fn set_label(&self, set_id: SetId) -> SetLabel {
+        self.known_sets.label(set_id)
+    }
+
+    /// Records a finished pass over a queue of `set_id`. `hard_filters` is the number of hard filters in its ruleset.
+    pub fn record_pass(&self, set_id: SetId, seconds: f64, report: &PassReport, hard_filters: usize) {
+        let set = self.set_label(set_id);
+        self.pass_duration_seconds.get_or_create(&set).observe(seconds);
+        self.pass_pairs_evaluated.get_or_create(&set).inc_by(report.pair_checks);
+        self.pass_tickets_proposed.get_or_create(&set).inc_by(u64::from(report.proposed_ticket_count));
+        self.passes_truncated.get_or_create(&set).inc_by(u64::from(report.truncated));
         for &(refusal, count) in &report.refusal_counts {
             self.pass_refusals.get_or_create(&RefusalKind::from_refusal(refusal, hard_filters)).inc_by(count);
         }
+    }
+
+    /// Records an event of a match of `set_id`. With the first one, all events of the set have a series.
+    pub fn record_match_event(&self, set_id: SetId, event: MatchEventLabel) {
+        let set = self.set_label(set_id);
+        if event == MatchEventLabel::Proposed {
+            MatchEventLabel::ALL.iter().for_each(|event| drop(self.match_events.get_or_create(&(set, *event))));
+            drop(self.players_left.get_or_create(&set));
+        }
+        self.match_events.get_or_create(&(set, event)).inc();
+    }
+
+    /// Records players of `set_id` who left a match during play.
+    pub fn record_players_left(&self, set_id: SetId, players: u64) {
+        self.players_left.get_or_create(&self.set_label(set_id)).inc_by(players);
+    }
+
+    /// Records the end of a ticket of `set_id` that had waited for `seconds`.
+    pub fn record_ticket_end(&self, set_id: SetId, outcome: TicketOutcomeLabel, seconds: f64) {
+        self.ticket_wait_seconds.get_or_create(&(self.set_label(set_id), outcome)).observe(seconds);
     }
 
     /// Creates all label combinations with a closed set at the start, so that a rate is right from the first event.
@@ -349,6 +412,7 @@ impl Metrics {
         for operation in StoreOperation::ALL {
             drop(self.store_duration_seconds.get_or_create(operation));
             drop(self.store_rows.get_or_create(operation));
+            drop(self.store_failures.get_or_create(operation));
         }
         TransactionKind::ALL.iter().for_each(|kind| drop(self.store_transaction_duration_seconds.get_or_create(kind)));
         TaskLabel::ALL.iter().for_each(|task| drop(self.task_panics.get_or_create(task)));

@@ -2,6 +2,7 @@
 
 mod feedback;
 mod kill_server;
+mod match_events;
 mod queues;
 mod retention;
 mod searches;

@@ -18,6 +18,8 @@ use crate::engine::adverts::reserved_user_index::ReservedUserIndex;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::party_values::PartyValueReader;
 use crate::store::{AdvertVersion, Reservation, ReservationState};
+use crate::telemetry::label::{AdvertisementKindLabel, SeatStateLabel};
+use crate::telemetry::metric::set_gauges::AdvertisementCounts;
 
 /// Beacon vectors that a sweep completes at most, in each set: a few milliseconds.
 const COMPLETED_VECTORS_PER_SWEEP_MAX: usize = 2_000;
@@ -97,6 +99,7 @@ pub(crate) struct AdvertSet {
     /// Advertisements whose expiry changed while an index is being built from a copy.
     expiry_changes_during_build: Option<Vec<AdvertisementId>>,
     unended_reservation_count: usize,
+    counts: AdvertisementCounts,
     /// Counts each advertisement as one use of its silo.
     open_silos: Arc<OpenSilos>,
     party_values: PartyValueReader,
@@ -112,6 +115,7 @@ impl AdvertSet {
             hold_expiries: ExpiryQueue::new(),
             expiry_changes_during_build: None,
             unended_reservation_count: 0,
+            counts: AdvertisementCounts::default(),
             open_silos,
             party_values,
         }
@@ -129,6 +133,11 @@ impl AdvertSet {
     /// Number of reservations that hold seats.
     pub(crate) fn unended_reservation_count(&self) -> usize {
         self.unended_reservation_count
+    }
+
+    /// Number of advertisements by kind, with and without open seats.
+    pub(crate) fn counts(&self) -> AdvertisementCounts {
+        self.counts
     }
 
     pub(crate) fn get(&self, id: AdvertisementId) -> Option<&AdvertRecord> {
@@ -208,12 +217,14 @@ impl AdvertSet {
             unschedule_hold_expiries(&mut self.hold_expiries, old);
             self.reserved_user_index.remove(&old.reservations);
             self.unended_reservation_count -= old.unended_reservations().count();
+            *count_of(&mut self.counts, old) -= 1;
             record.reservations.clone_from(&old.reservations);
         }
         let result = change(&mut record.reservations);
         schedule_hold_expiries(&mut self.hold_expiries, &record);
         self.reserved_user_index.add(&record.reservations);
         self.unended_reservation_count += record.unended_reservations().count();
+        *count_of(&mut self.counts, &record) += 1;
         let open_seats = record.open_seats();
         for (index, entry) in self.indexes.iter_mut().zip(entries) {
             replaced.index_entries.extend(index.upsert(IndexEntry { open_seats, ..entry }));
@@ -251,6 +262,7 @@ impl AdvertSet {
         unschedule_hold_expiries(&mut self.hold_expiries, &record);
         self.reserved_user_index.remove(&record.reservations);
         self.unended_reservation_count -= record.unended_reservations().count();
+        *count_of(&mut self.counts, &record) -= 1;
         for index in &mut self.indexes {
             index.remove(id);
         }
@@ -289,10 +301,12 @@ impl AdvertSet {
         unschedule_hold_expiries(&mut self.hold_expiries, record);
         self.reserved_user_index.remove(&record.reservations);
         self.unended_reservation_count -= record.unended_reservations().count();
+        *count_of(&mut self.counts, record) -= 1;
         let result = change(&mut record.reservations);
         schedule_hold_expiries(&mut self.hold_expiries, record);
         self.reserved_user_index.add(&record.reservations);
         self.unended_reservation_count += record.unended_reservations().count();
+        *count_of(&mut self.counts, record) += 1;
         let open_seats = record.open_seats();
         for index in &mut self.indexes {
             index.set_open_seats(id, open_seats);
@@ -345,6 +359,12 @@ impl AdvertSet {
         }
         self.indexes.push(index);
     }
+}
+
+/// Count to which a record belongs.
+fn count_of<'a>(counts: &'a mut AdvertisementCounts, record: &AdvertRecord) -> &'a mut u64 {
+    let state = if record.open_seats() > 0 { SeatStateLabel::Open } else { SeatStateLabel::Full };
+    counts.count_mut(AdvertisementKindLabel::from_kind(record.advertisement.kind), state)
 }
 
 /// Index of `records` under `ruleset`. Slow for many records; needs no lock.

@@ -109,16 +109,24 @@ fn extend_remote_adverts(set: &AdvertSetLock, now: UnixMs, expiring: &mut Vec<Ad
 
 /// Sets the gauges of the in-memory state.
 pub(crate) fn update_gauges(state: &AdvertState) {
+    let common = &state.common;
     let (mut advertisements, mut reservations) = (0, 0);
-    for (_, set) in state.advert_sets.all_sets() {
+    let mut counts = Vec::new();
+    for (set_id, set) in state.advert_sets.all_sets() {
         let set = set.lock_for_read();
         advertisements += set.len();
         reservations += set.unended_reservation_count();
+        counts.push((set_id, set.counts()));
     }
-    state.common.metrics.advertisements.set(i64::try_from(advertisements).unwrap_or(i64::MAX));
-    let stale_ms = state.common.store_staleness_ms(state.common.clock.now()).unwrap_or(0);
-    state.common.metrics.store_staleness_seconds.set(stale_ms as f64 / 1_000.0);
+    common.metrics.set_advertisement_counts(counts);
+    common.metrics.advertisements.set(i64::try_from(advertisements).unwrap_or(i64::MAX));
+    let now = common.clock.now();
+    let stale_ms = common.store_staleness_ms(now).unwrap_or(0);
+    common.metrics.store_staleness_seconds.set(stale_ms as f64 / 1_000.0);
+    for (feed, age_ms) in common.feed_reads.ages_ms(now) {
+        common.metrics.feed_age_seconds.get_or_create(&feed).set(age_ms as f64 / 1_000.0);
+    }
     let unwritten = state.replication.as_ref().map_or(0, |replication| replication.unwritten_count());
-    state.common.metrics.advertisements_pending.set(i64::try_from(unwritten).unwrap_or(i64::MAX));
-    state.common.metrics.reservations.set(i64::try_from(reservations).unwrap_or(i64::MAX));
+    common.metrics.advertisements_pending.set(i64::try_from(unwritten).unwrap_or(i64::MAX));
+    common.metrics.reservations.set(i64::try_from(reservations).unwrap_or(i64::MAX));
 }

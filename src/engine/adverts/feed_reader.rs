@@ -11,6 +11,7 @@ use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::common::Common;
 use crate::engine::follow_feed::{FollowedFeed, follow_feed};
 use crate::store::{AdvertFeed, FeedBatch, StoreError};
+use crate::telemetry::label::FeedLabel;
 
 /// Feed of a shared store, with the rows to read again.
 struct AdvertFeedReader {
@@ -76,6 +77,7 @@ impl FollowedFeed for AdvertFeedReader {
             Ok(feed_batch) => {
                 clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
                 replication.store_health.record_success(clock.now());
+                self.common.feed_reads.record(FeedLabel::Advertisements, clock.now());
                 Ok(AdvertFeedRead { feed_batch, as_of_batch })
             }
             Err(error) => {

@@ -11,16 +11,19 @@ use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::writer_command::QueueWriterCommand;
 use crate::store::StoreError;
 use crate::store::queues::{QueueFeed, QueueFeedBatch};
+use crate::telemetry::label::FeedLabel;
 
 /// Feed of a shared store.
 struct QueueFeedReader {
+    shared: Arc<SharedState>,
     feed: Box<dyn QueueFeed>,
 }
 
 /// Reads the feed until stopped.
 pub(crate) async fn follow_queue_feed(shared: Arc<SharedState>, feed: Box<dyn QueueFeed>, shutdown: CancellationToken) {
+    let reader = QueueFeedReader { shared: Arc::clone(&shared), feed };
     let apply = move |feed_batch| send_to_writer(feed_batch, shared.queue_writer.clone());
-    follow_feed(QueueFeedReader { feed }, apply, shutdown).await;
+    follow_feed(reader, apply, shutdown).await;
 }
 
 /// Sends a batch to the writer, unless it is empty. Breaks if the writer is gone.
@@ -50,6 +53,10 @@ impl FollowedFeed for QueueFeedReader {
         let batch = self.feed.read_batch().await;
         #[cfg(feature = "failpoints")]
         crate::engine::fail_points::hold_queue_feed().await;
+        if batch.is_ok() {
+            let common = &self.shared.common;
+            common.feed_reads.record(FeedLabel::Queues, common.clock.now());
+        }
         batch
     }
 

@@ -302,7 +302,11 @@ async fn purge_and_update_metrics(shared: &Arc<SharedState>, round: u32) {
     }
     let unknown_rows: u64 = shared.common.store.unknown_row_counts().iter().map(|(_, count)| count).sum();
     shared.common.metrics.store_unknown_rows.set(i64::try_from(unknown_rows).unwrap_or(i64::MAX));
-    let (tickets, matches) = shared.cache.read().ticket_and_match_counts();
+    let ((tickets, matches), live_counts) = {
+        let cache = shared.cache.read();
+        (cache.ticket_and_match_counts(), cache.live_counts_by_set().collect::<Vec<_>>())
+    };
+    shared.common.metrics.set_queue_counts(live_counts);
     shared.common.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
     shared.common.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));
     shared.common.metrics.open_silos.set(i64::try_from(shared.common.open_silos.count()).unwrap_or(i64::MAX));

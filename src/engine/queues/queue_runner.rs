@@ -421,8 +421,9 @@ impl QueueRunner {
             let tickets = report.ticket_count;
             tracing::warn!(%set_id, tickets, pair_checks, duration_ms, "pair check limit exceeded, pass truncated");
         }
-        self.shared.common.metrics.record_pass(elapsed.as_secs_f64(), &report, ruleset.hard_filters.len());
         let common = &self.shared.common;
+        let hard_filters = ruleset.hard_filters.len();
+        common.metrics.record_pass(self.queue_key.set_id, elapsed.as_secs_f64(), &report, hard_filters);
         common.statistics.record_pass_refusals(ruleset, &report, now, &common.metrics);
         self.shared.pass_reports.lock().store_report(self.queue_key, ruleset, report, elapsed.as_secs_f64() * 1_000.0);
         let has_proposals = !proposals.is_empty();

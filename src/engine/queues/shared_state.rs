@@ -7,6 +7,7 @@ mod gone_tickets;
 pub(crate) mod heartbeat;
 pub(crate) mod host_contact;
 pub(crate) mod hosted_matches;
+mod match_events;
 mod match_statistics;
 pub(crate) mod side_reports;
 mod ticket_status;

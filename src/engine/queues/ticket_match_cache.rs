@@ -6,6 +6,7 @@
 mod awaited_reports;
 mod deadlines;
 mod indexed_deadline_inputs;
+mod live_counts;
 mod queue_index;
 mod returned_tickets;
 mod waiting_tickets;
@@ -25,9 +26,11 @@ use crate::engine::past_match_logs::PastMatchLogs;
 use crate::engine::queues::change_notifier::TicketChangeNotifier;
 use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
+use crate::telemetry::metric::set_gauges::QueueCounts;
 
 use self::awaited_reports::AwaitedReports;
 use self::indexed_deadline_inputs::IndexedDeadlineInputs;
+use self::live_counts::LiveCounts;
 pub(crate) use self::queue_index::QueueTicketsAndMatches;
 use self::returned_tickets::LastUnplayedMatches;
 
@@ -54,6 +57,7 @@ pub(crate) struct TicketMatchCache {
     /// Matches after which tickets wait again.
     last_unplayed_matches: LastUnplayedMatches,
     awaited_reports: AwaitedReports,
+    live_counts: LiveCounts,
     /// Outages that extend the deadlines in the indexes.
     deadline_inputs: IndexedDeadlineInputs,
     watchers: HashMap<TicketId, Vec<Arc<TicketChangeNotifier>>, BuildIdHasher>,
@@ -125,6 +129,11 @@ impl TicketMatchCache {
         (self.tickets.len(), self.matches_by_id.len())
     }
 
+    /// Tickets and matches that have not ended, by set.
+    pub(crate) fn live_counts_by_set(&self) -> impl Iterator<Item = (SetId, QueueCounts)> + '_ {
+        self.live_counts.by_set()
+    }
+
     /// Stores a ticket unless a newer version is cached. Returns the changed queue.
     pub(crate) fn upsert_ticket(&mut self, stored: StoredTicket) -> Option<QueueKey> {
         let id = stored.ticket.id;
@@ -144,6 +153,7 @@ impl TicketMatchCache {
             return None;
         }
         let key = queue_key_of(&stored.ticket);
+        self.live_counts.replace_ticket(previous, Some(&stored));
         let previous = self.tickets.insert(id, stored);
         if let Some(previous) = previous {
             self.unindex_ticket(&previous);
@@ -187,6 +197,7 @@ impl TicketMatchCache {
         if previous.is_some_and(|existing| match_.version <= existing.version) {
             return BTreeSet::new();
         }
+        self.live_counts.replace_match(previous.map(|before| &**before), Some(&match_));
         let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
         if match_.stage.started_at().is_some() || previous.is_some_and(|before| before.stage.started_at().is_some()) {
             self.past_matches.record(key, &match_);
@@ -243,6 +254,7 @@ impl TicketMatchCache {
     /// Removes a ticket that is no longer in the store. Returns its queue.
     pub(crate) fn remove_ticket(&mut self, id: TicketId) -> Option<QueueKey> {
         let previous = self.tickets.remove(&id)?;
+        self.live_counts.replace_ticket(Some(&previous), None);
         self.last_unplayed_matches.forget_ticket(id);
         let key = queue_key_of(&previous.ticket);
         self.unindex_ticket(&previous);
@@ -262,6 +274,7 @@ impl TicketMatchCache {
         self.end_first_seen_at.remove(&id);
         self.awaited_reports.forget(id);
         let previous = self.matches_by_id.remove(&id)?;
+        self.live_counts.replace_match(Some(&previous), None);
         self.last_unplayed_matches.forget_match(&previous);
         let key = QueueKey { set_id: previous.set_id, silo: previous.silo };
         if let Some(index) = self.queues.get_mut(&key) {

@@ -186,6 +186,6 @@ fn load_locator(config: &Config, metrics: &Metrics) -> anyhow::Result<Reloadable
         return Ok(locator);
     }
     locator.reload().context("load geolocation databases")?;
-    metrics.locality_loads.get_or_create(&LoadOutcome::Loaded).inc();
+    metrics.record_locality_load(LoadOutcome::Loaded, locator.oldest_build_timestamp_s());
     Ok(locator)
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::filter::RefusingSide;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::statistic::{PartySizeClass, StatisticKey, StatisticKind};
+use crate::telemetry::metric::set_gauges::{AdvertisementCounts, QueueCounts};
 
 /// Names and kinds from the `# TYPE` lines of a scrape, with `_total` and `_info` appended again.
 fn metric_names_and_kinds(text: &str) -> BTreeSet<(String, String)> {
@@ -30,6 +31,12 @@ fn metric_table_equals_the_scrape() {
     StatisticKind::ALL
         .iter()
         .for_each(|kind| metrics.record_statistic_events(&StatisticKey::for_overflow(*kind), 1.0, 1));
+    metrics.feed_age_seconds.get_or_create(&FeedLabel::Queues).set(1.0);
+    metrics.set_queue_counts([(SetId(1), QueueCounts::default())]);
+    metrics.set_advertisement_counts([(SetId(1), AdvertisementCounts::default())]);
+    metrics.record_match_event(SetId(1), MatchEventLabel::Proposed);
+    metrics.record_ticket_end(SetId(1), TicketOutcomeLabel::Left, 1.0);
+    metrics.record_pass(SetId(1), 0.1, &PassReport::default(), 0);
     let table = METRIC_ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
     assert_eq!(metric_names_and_kinds(&metrics.render()), table);
 }
@@ -38,7 +45,8 @@ fn metric_table_equals_the_scrape() {
 #[test]
 fn metric_table_equals_the_document() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/METRICS.md")).unwrap();
-    let documented: Vec<&str> = text.lines().filter(|line| line.starts_with("| `fireteam_")).collect();
+    let documented: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("| `fireteam_") || line.starts_with("| `process_")).collect();
     let document_row = |row: &MetricRow| {
         let labels: Vec<String> = row.labels.iter().map(|label| format!("`{label}`")).collect();
         format!("| `{}` | {} | {} | {} |", row.name, row.kind, labels.join(", "), row.help)
@@ -49,7 +57,8 @@ fn metric_table_equals_the_document() {
 #[test]
 fn metric_names_follow_the_prometheus_conventions() {
     for row in METRIC_ROWS {
-        assert!(row.name.starts_with("fireteam_"), "{}", row.name);
+        // Figures of the process have the names that Prometheus' own clients give them.
+        assert!(row.name.starts_with("fireteam_") || row.name.starts_with("process_"), "{}", row.name);
         assert_eq!(row.kind == "counter", row.name.ends_with("_total"), "{}", row.name);
         assert!(row.help.ends_with('.') && !row.help.contains('|'), "{}", row.help);
     }

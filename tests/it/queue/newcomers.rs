@@ -1,5 +1,6 @@
 //! Passes over windows examine what newcomers may change, beside many parties that wait. On SQLite and on Postgres.
 
+use fireteam::domain::id::SetId;
 use fireteam_client::{Client, Ticket, pb};
 use pb::TicketState;
 
@@ -43,7 +44,8 @@ async fn wait_for_pass(ticket: &mut Ticket) {
 }
 
 fn pairs_evaluated(server: &TestServer) -> u64 {
-    server.app.metrics.pass_pairs_evaluated.get()
+    let metrics = &server.app.metrics;
+    metrics.pass_pairs_evaluated.get_or_create(&metrics.set_label(SetId(SET_ID))).get()
 }
 
 /// S4-16: a newcomer costs the windows around it, beside sixty who do not match. It is matched as in a pass over all. When the

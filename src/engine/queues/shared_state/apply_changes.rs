@@ -9,6 +9,7 @@ use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::shared_state::hosted_matches::MatchBeforeAndAfter;
+use crate::engine::queues::shared_state::match_events::EndedTicket;
 use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::store::queues::{QueueFeedBatch, QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
@@ -20,6 +21,13 @@ const ENDED_TICKET_VISIBLE_MS: u64 = 60_000;
 /// Nothing that new has been purged: the retention is much longer.
 pub(super) const FULL_READ_REMOVAL_MARGIN_MS: u64 = 10_000;
 
+/// Server whose commit a change is. Each event is counted and logged by that server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangeOrigin {
+    OwnCommit,
+    OtherServer,
+}
+
 impl SharedState {
     /// Applies one committed write to memory.
     pub(crate) fn apply_write(
@@ -29,6 +37,7 @@ impl SharedState {
         now: UnixMs,
         changed_queues: &mut BTreeSet<QueueKey>,
     ) {
+        let own = |now| (now, ChangeOrigin::OwnCommit);
         match (write, outcome) {
             (QueueWrite::ImportRatings { rows }, QueueOutcome::RatingsImported) => {
                 self.apply_own_ratings(rows, now, changed_queues)
@@ -49,7 +58,12 @@ impl SharedState {
                     self.forget_block_list(erasure.user, changed_queues);
                 }
                 self.apply_block_lists(block_lists, Some(now), changed_queues);
-                self.apply_tickets_and_matches(tickets.iter().cloned(), matches.iter().cloned(), now, changed_queues);
+                self.apply_tickets_and_matches(
+                    tickets.iter().cloned(),
+                    matches.iter().cloned(),
+                    own(now),
+                    changed_queues,
+                );
             }
             (
                 QueueWrite::RecordResult { end_transition, report, .. },
@@ -63,7 +77,7 @@ impl SharedState {
                     self.apply_tickets_and_matches(
                         tickets.iter().cloned(),
                         [Arc::clone(next_match)],
-                        now,
+                        own(now),
                         changed_queues,
                     );
                 }
@@ -79,19 +93,27 @@ impl SharedState {
             ) => {
                 self.record_match_progress(match_, now);
                 self.apply_own_ratings(ratings, now, changed_queues);
-                self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(match_)], now, changed_queues);
+                self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(match_)], own(now), changed_queues);
             }
             (_, QueueOutcome::MatchStarted { started, tickets }) => {
-                self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(started)], now, changed_queues);
+                self.apply_tickets_and_matches(
+                    tickets.iter().cloned(),
+                    [Arc::clone(started)],
+                    own(now),
+                    changed_queues,
+                );
             }
             // The feed brings the ticket together with its match, so that watchers see the reason of the end.
             (_, QueueOutcome::CurrentTicket(stored)) if self.outdated_match_of_ended_ticket(stored).is_some() => {}
             (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {
-                self.apply_tickets_and_matches([stored.clone()], [], now, changed_queues);
+                self.apply_tickets_and_matches([stored.clone()], [], own(now), changed_queues);
             }
-            (_, QueueOutcome::StaleMatchVersion(Some(match_))) => {
-                self.apply_tickets_and_matches([], [Arc::clone(match_)], now, changed_queues)
-            }
+            (_, QueueOutcome::StaleMatchVersion(Some(match_))) => self.apply_tickets_and_matches(
+                [],
+                [Arc::clone(match_)],
+                (now, ChangeOrigin::OtherServer),
+                changed_queues,
+            ),
             _ => {}
         }
     }
@@ -109,7 +131,8 @@ impl SharedState {
         self.forget_removed_ratings(&feed_batch, &mut changed_queues);
         self.apply_block_lists(&feed_batch.block_lists, None, &mut changed_queues);
         self.forget_removed_block_lists(&feed_batch, &mut changed_queues);
-        self.apply_tickets_and_matches(feed_batch.tickets, feed_batch.matches, now, &mut changed_queues);
+        let (tickets, matches) = (feed_batch.tickets, feed_batch.matches);
+        self.apply_tickets_and_matches(tickets, matches, (now, ChangeOrigin::OtherServer), &mut changed_queues);
         let mut cache = self.cache.write();
         if let Some((tickets, matches)) = listed {
             let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_REMOVAL_MARGIN_MS));
@@ -175,10 +198,10 @@ impl SharedState {
         &self,
         tickets: impl IntoIterator<Item = StoredTicket>,
         matches: impl IntoIterator<Item = Arc<Match>>,
-        now: UnixMs,
+        (now, origin): (UnixMs, ChangeOrigin),
         changed_queues: &mut BTreeSet<QueueKey>,
     ) {
-        let mut started_matches = Vec::new();
+        let (mut started_matches, mut ended_tickets) = (Vec::new(), Vec::new());
         let mut hosted_changes: Vec<MatchBeforeAndAfter> = Vec::new();
         {
             let mut cache = self.cache.write();
@@ -199,8 +222,16 @@ impl SharedState {
                 let locator = &self.common.geo_locator;
                 let center_of = |place| locator.session_cell_center(place);
                 let ticket = stored.ticket.coarsened_for_location_privacy(locator.region_places(), center_of);
-                changed_queues.extend(cache.upsert_ticket(StoredTicket { ticket, ..stored }));
+                let stored = StoredTicket { ticket, ..stored };
+                if origin == ChangeOrigin::OwnCommit {
+                    ended_tickets.extend(EndedTicket::of_change(&cache, &stored, now));
+                }
+                changed_queues.extend(cache.upsert_ticket(stored));
             }
+        }
+        if origin == ChangeOrigin::OwnCommit {
+            self.record_match_events(&hosted_changes);
+            self.record_ticket_ends(&ended_tickets);
         }
         self.notify_hosts(hosted_changes, now);
         if !started_matches.is_empty() {
