@@ -63,6 +63,8 @@ enum Command {
         /// Ruleset files and directories; at least one.
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
+        #[command(flatten)]
+        options: check::CheckOptions,
     },
     /// Check that a running server is serving; exit status 1 if it is not.
     Health {
@@ -107,9 +109,9 @@ pub fn run() -> ExitCode {
     let status = match cli.command {
         None => serve::serve(cli.serve),
         Some(Command::Serve(flags)) => serve::serve(*flags),
-        Some(Command::Check { paths }) => {
+        Some(Command::Check { paths, options }) => {
             let mut out = io::stdout().lock();
-            let succeeded = check::check_rulesets(&paths, &mut out) && out.flush().is_ok();
+            let succeeded = check::check_rulesets_with(&paths, options, &mut out) && out.flush().is_ok();
             if succeeded { ExitStatus::Success } else { ExitStatus::Failed }
         }
         Some(Command::Health { address, ca, server_name }) => health::check_health(&address, ca, server_name),

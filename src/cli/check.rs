@@ -1,67 +1,91 @@
 //! `fireteam check`: validates ruleset files and directories and prints every problem with its line. For valid files it
-//! prints a summary, and warnings that do not change the exit code.
+//! prints a summary, and warnings with their lines, which change the exit code only if they are denied.
 
-use std::io::{self, Write};
+mod report;
+mod warnings;
+
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::domain::id::SetId;
 use crate::domain::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::probing::{LatencyEstimatePolicy, ProbedPlayers};
+use crate::domain::ruleset::probing::LatencyEstimatePolicy;
 use crate::domain::ruleset::queue::{FrustratedPlayerSpec, PassTrigger, QualitySpec, QueueSpec};
 use crate::domain::ruleset::rating::defaults::ConstantWithChangedDefault;
-use crate::domain::ruleset::teams::{HOST_CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
+use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::ruleset::tradeoff::tradeoffs_with_latency_or_first_filter;
 use crate::domain::ruleset::wait_outlook::{AnyMatchSufficesAfter, FinalLimit, WaitOutlook, wait_outlook};
 use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::rules::{self, FileDiagnostic, RulesetFile};
 
-/// Validates each path: a directory as the server loads it, or a single ruleset or fragment of expansions. Returns true
-/// if all are valid and `out` could be written.
-pub fn check_rulesets(paths: &[PathBuf], out: &mut dyn Write) -> bool {
-    write_check_report(paths, out).unwrap_or(false)
+pub use report::CheckFormat;
+use report::{CheckReport, CheckedFile, format_count};
+
+/// Options of the check.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct CheckOptions {
+    /// Exit with status 1 also if there are only warnings.
+    #[arg(long)]
+    pub deny_warnings: bool,
+    /// Format of the report.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub format: CheckFormat,
 }
 
-fn write_check_report(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool> {
-    let (mut valid, mut problems) = (0, Vec::new());
+/// Validates each path as text for people. Returns true if all are valid and `out` could be written.
+pub fn check_rulesets(paths: &[PathBuf], out: &mut dyn Write) -> bool {
+    check_rulesets_with(paths, CheckOptions::default(), out)
+}
+
+/// Validates each path: a directory as the server loads it, or a single ruleset or fragment of expansions. Returns true
+/// if all are valid, no denied warning was found, and `out` could be written.
+pub fn check_rulesets_with(paths: &[PathBuf], options: CheckOptions, out: &mut dyn Write) -> bool {
+    let mut report = CheckReport::default();
     for path in paths {
         match if path.is_dir() { check_directory(path) } else { check_file(path) } {
-            Ok(lines) => {
-                valid += lines.len();
-                lines.iter().try_for_each(|line| writeln!(out, "ok  {line}"))?;
-            }
-            Err(diagnostics) => problems.extend(diagnostics),
+            Ok(files) => report.files.extend(files),
+            Err(diagnostics) => report.errors.extend(diagnostics),
         }
     }
-    for problem in &problems {
-        // Editors and build logs link to this line.
-        writeln!(out, "{problem}")?;
-        writeln!(out, "{}", problem.render_marked_lines())?;
-    }
-    match (problems.len(), valid) {
-        (0, 1) => writeln!(out, "1 file is valid")?,
-        (0, files) => writeln!(out, "{files} files are valid")?,
-        (count, _) => writeln!(out, "{}", format_count(count, "problem"))?,
-    }
-    Ok(problems.is_empty())
+    let is_denied = options.deny_warnings && report.warnings().next().is_some();
+    report.write(options.format, out).is_ok() && report.errors.is_empty() && !is_denied
 }
 
-fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<FileDiagnostic>> {
+fn check_directory(directory: &Path) -> Result<Vec<CheckedFile>, Vec<FileDiagnostic>> {
     let loaded = rules::load::load_rulesets_and_retirement_markers(directory)?;
-    let rulesets = loaded.rulesets.iter().map(|(path, ruleset)| ruleset_summary(path, ruleset));
-    let retired = loaded.retired_files.iter().map(|(set_id, path)| retired_set_summary(path, *set_id));
-    Ok(rulesets.chain(retired).collect())
+    let mut files = Vec::new();
+    for (path, ruleset) in &loaded.rulesets {
+        files.push(checked_ruleset(path, &rules::load::read_file(path)?, ruleset)?);
+    }
+    files
+        .extend(loaded.retired_files.iter().map(|(set_id, path)| without_warnings(retired_set_summary(path, *set_id))));
+    Ok(files)
 }
 
-fn check_file(path: &Path) -> Result<Vec<String>, Vec<FileDiagnostic>> {
+fn check_file(path: &Path) -> Result<Vec<CheckedFile>, Vec<FileDiagnostic>> {
     let text = rules::load::read_file(path)?;
     Ok(vec![match rules::parse_ruleset_or_expansion_fragment(&path.to_string_lossy(), &text)? {
-        RulesetFile::Ruleset(ruleset) => ruleset_summary(path, &ruleset),
-        RulesetFile::StandaloneExpansions(fragment) => {
-            format!("{}: a fragment of {}", path.display(), format_count(fragment.expansions.len(), "expansion"))
-        }
-        RulesetFile::RetiredSet(set_id) => retired_set_summary(path, set_id),
+        RulesetFile::Ruleset(ruleset) => checked_ruleset(path, &text, &ruleset)?,
+        RulesetFile::StandaloneExpansions(fragment) => without_warnings(format!(
+            "{}: a fragment of {}",
+            path.display(),
+            format_count(fragment.expansions.len(), "expansion")
+        )),
+        RulesetFile::RetiredSet(set_id) => without_warnings(retired_set_summary(path, set_id)),
     }])
+}
+
+fn without_warnings(summary: String) -> CheckedFile {
+    CheckedFile { summary, warnings: Vec::new() }
+}
+
+fn checked_ruleset(path: &Path, text: &str, ruleset: &Ruleset) -> Result<CheckedFile, Vec<FileDiagnostic>> {
+    let file = path.to_string_lossy();
+    let root = rules::xml::parse_document(text).map_err(|error| vec![FileDiagnostic::at_span(&file, text, error)])?;
+    let warnings = warnings::warnings_of(&root, ruleset).into_iter();
+    let warnings = warnings.map(|found| (found.check, FileDiagnostic::at_span(&file, text, found.diagnostic)));
+    Ok(CheckedFile { summary: ruleset_summary(path, ruleset), warnings: warnings.collect() })
 }
 
 fn retired_set_summary(path: &Path, set_id: SetId) -> String {
@@ -90,45 +114,28 @@ fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
     }
     lines.extend(describe_rating_scale(ruleset).map(|line| format!("\n      {line}")));
     lines.extend(describe_changed_defaults(ruleset).map(|line| format!("\n      {line}")));
-    ruleset_warnings(ruleset).iter().for_each(|warning| lines.push_str(&format!("\n      warning: {warning}")));
+    ruleset_notes(ruleset).iter().for_each(|note| lines.push_str(&format!("\n      note: {note}")));
     lines
 }
 
-/// Requirements of a valid ruleset on callers. A warning does not make the file invalid.
-fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
-    let mut warnings = Vec::new();
+/// Requirements of a valid ruleset on callers and beacons.
+fn ruleset_notes(ruleset: &Ruleset) -> Vec<String> {
+    let mut notes = Vec::new();
     if ruleset.queue.as_ref().is_some_and(|queue| queue.gate.requires_share_of_connected()) {
-        warnings.push(format!(
+        notes.push(format!(
             "its gate counts connected players only if their heartbeat names set {} in connected_matchmaking_set_ids; \
              else it counts only the players of waiting tickets",
             ruleset.set_id
         ));
     }
-    let HostingSpec { mode, allocation_timeout_ms, confirm_ms, .. } = ruleset.hosting;
-    let needed_ms = confirm_ms.max(HOST_CONFIRM_WITHOUT_STREAM_MS_MIN);
-    if mode == HostingMode::GameServer && allocation_timeout_ms < needed_ms {
-        warnings.push(format!(
-            "AllocationTimeoutMs is {allocation_timeout_ms}, and a game server has up to {needed_ms} ms to confirm a match; \
-             give at least {}, so that a second server can be asked",
-            needed_ms.saturating_mul(2)
-        ));
-    }
-    let probing = &ruleset.probing;
-    if probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1 {
+    if ruleset.probing.latency_estimate_policy == LatencyEstimatePolicy::PredictedV1 {
         let PredictorConstants { beacons_min, floors_min, .. } = PREDICTOR_V1;
-        warnings.push(format!(
+        notes.push(format!(
             "it predicts round trips only with at least {beacons_min} live beacons, between parties with round trips to at \
              least {floors_min} of them; otherwise it uses regions or distance"
         ));
     }
-    if probing.latency_estimate_policy == LatencyEstimatePolicy::Measured && probing.players == ProbedPlayers::Never {
-        warnings.push(
-            "Source is measured, and players' machines are never probed; sessions without a probe endpoint of a game server \
-             have no round trip in hard filters"
-                .to_owned(),
-        );
-    }
-    warnings
+    notes
 }
 
 /// `its ratings have the scale elo Initial="1500" Scale="400"`: another scale, or another pool, means other ratings.
@@ -299,9 +306,4 @@ fn format_amount(ruleset: &Ruleset, amount: f64, filter: &SoftFilter) -> String 
         },
     };
     format!("{amount:.decimals$} {unit}{}", filter.name)
-}
-
-/// `1 problem`, `2 problems`.
-fn format_count(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -314,12 +314,12 @@ impl<'a> XmlTreeBuilder<'a> {
         let span = Span { start: at, end: at + rest[..line].trim_end().len().max(1) };
         match error {
             Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
-                let problem = format!("</{}> closes <{}>", sanitized_excerpt(found), sanitized_excerpt(expected));
-                diagnostic(
-                    span,
-                    problem,
-                    format!("write </{}>, or close the elements opened in between", sanitized_excerpt(expected)),
-                )
+                let expected = sanitized_excerpt(expected);
+                let opened = self.open_elements.last().map_or(0, |element| element.name_span.start);
+                let line = self.text[..opened].matches('\n').count() + 1;
+                let problem =
+                    format!("</{}> closes <{expected}>, which was opened in line {line}", sanitized_excerpt(found));
+                diagnostic(span, problem, format!("write </{expected}>, or close the elements opened in between"))
             }
             Error::IllFormed(IllFormedError::UnmatchedEndTag(found)) => diagnostic(
                 span,

@@ -3,6 +3,7 @@
 pub(crate) mod action_probabilities;
 pub(crate) mod allocation;
 pub(crate) mod catalog;
+pub(crate) mod check_warnings;
 pub(crate) mod cross_checks;
 pub(crate) mod documented_numbers;
 pub(crate) mod expansion;

@@ -49,7 +49,7 @@ fn diagnostics_of_syntax_errors_have_a_position() {
         ("<Ruleset\n  Name/>", "2:7", "no value"),
         ("<Ruleset Name='a' Name='b'/>", "1:19", "second time"),
         ("<Ruleset Name='a'SetId='1'/>", "1:18", "no space"),
-        ("<Ruleset>\n <Limits>\n</Ruleset>", "3:1", "</Ruleset> closes <Limits>"),
+        ("<Ruleset>\n <Limits>\n</Ruleset>", "3:1", "</Ruleset> closes <Limits>, which was opened in line 2"),
         ("<Ruleset>\n <Limits/>\n", "1:2", "never closed"),
         ("<Ruleset Name='a", "1:1", "not closed"),
         ("<Ruleset Name='é & b'/>", "1:16", "reference"),

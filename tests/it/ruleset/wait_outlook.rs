@@ -69,7 +69,7 @@ fn wait_outlook_of_shipped_files() {
         &[
             "its queue makes matches of 1 against 1, every 1 s",
             "when its parties have waited 240 s together, any match is good enough",
-            "warning: its gate counts connected players only if their heartbeat names set 12 in \
+            "note: its gate counts connected players only if their heartbeat names set 12 in \
              connected_matchmaking_set_ids; else it counts only the players of waiting tickets",
         ],
     );
