@@ -2,6 +2,7 @@
 
 pub(crate) mod client_packages;
 pub(crate) mod coverage;
+pub(crate) mod dashboards;
 pub(crate) mod dependency_floors;
 pub(crate) mod fuzz_corpus;
 pub(crate) mod generated_clients;

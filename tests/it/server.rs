@@ -2,6 +2,7 @@
 
 pub(crate) mod beacon;
 pub(crate) mod config_command;
+pub(crate) mod dashboards;
 pub(crate) mod error_messages;
 pub(crate) mod file_reload;
 pub(crate) mod full_disk;
