@@ -44,8 +44,20 @@ impl QueueSnapshot {
         ticket_cache: &mut PreparedTicketCache,
         now: UnixMs,
     ) -> Self {
+        Self::take_longest_waiting(shared, (key, usize::MAX), ruleset, queue, ticket_cache, now)
+    }
+
+    /// The same with at most `max_tickets` tickets, the longest waits first.
+    pub(crate) fn take_longest_waiting(
+        shared: &SharedState,
+        (key, max_tickets): (QueueKey, usize),
+        ruleset: &Arc<Ruleset>,
+        queue: &QueueSpec,
+        ticket_cache: &mut PreparedTicketCache,
+        now: UnixMs,
+    ) -> Self {
         let (tickets, seat_vectors): (Vec<Arc<Ticket>>, Vec<SeatBeaconVectors>) =
-            matchable_tickets(shared, key, now).into_iter().unzip();
+            matchable_tickets(shared, key, now, max_tickets).into_iter().unzip();
         let predictions = VectorCompleter::of_ruleset(&shared.common, ruleset, now);
         let open_sessions = if queue.backfill {
             open_sessions::open_sessions(shared, key, ruleset, queue, predictions.as_ref(), now)
@@ -218,8 +230,13 @@ pub(crate) fn gate_counts(shared: &SharedState, key: QueueKey, gate: &Gate, now:
     }
 }
 
-/// Tickets that may be matched: none of their players is in a match.
-fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<(Arc<Ticket>, SeatBeaconVectors)> {
+/// Tickets that may be matched, at most `max_tickets`: none of their players is in a match.
+fn matchable_tickets(
+    shared: &SharedState,
+    key: QueueKey,
+    now: UnixMs,
+    max_tickets: usize,
+) -> Vec<(Arc<Ticket>, SeatBeaconVectors)> {
     let cache = shared.cache.read();
     let Some(index) = cache.queue_index(key) else { return Vec::new() };
     let tickets = index.waiting_tickets().filter_map(|(_, id)| {
@@ -228,7 +245,7 @@ fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<(A
         let ticket = || (Arc::clone(&stored.ticket), stored.seat_vectors.clone());
         (now < stored.expires_at && cache.live_match_of(users).is_none()).then(ticket)
     });
-    tickets.collect()
+    tickets.take(max_tickets).collect()
 }
 
 /// Past matches of the users who wait or are in open sessions, as far as rules and choices need them.
