@@ -69,6 +69,12 @@ fn is_native_grpc(request: &Request<Body>) -> bool {
     request.version() == Version::HTTP_2 && rest.is_some_and(|rest| !rest.starts_with(b"-web"))
 }
 
+/// Whether a request has a content type of gRPC-Web.
+pub(super) fn is_grpc_web(request: &Request<Body>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    content_type.starts_with(b"application/grpc-web")
+}
+
 /// Whether a request has no gRPC content type, and is no preflight of a browser.
 fn is_page(request: &Request<Body>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());

@@ -114,7 +114,7 @@ pub struct OperatorPortServer {
 }
 
 impl OperatorPortServer {
-    /// Serves gRPC and HTTP pages to operators. Without gRPC-Web, which only browsers need.
+    /// Serves gRPC and HTTP pages to operators, and gRPC-Web to the console in a browser.
     pub async fn serve(self, connections: IncomingConnections, routes: Routes, stop_accepting: CancellationToken) {
         let (calls, observer) = (self.port_server.call_layer(), self.port_server.observer.clone());
         let mut server =
