@@ -1,5 +1,7 @@
-//! HTTP pages. On the operator port: `/metrics`, `/healthz`, `/livez` and `/readyz`. On both ports: the JWKS for match
+//! HTTP pages. On the operator port: `/metrics`, `/healthz`, `/livez` and `/readyz`, and the console under `/console/`. On both ports: the JWKS for match
 //! credentials, and 404 for a path that does not exist.
+
+mod page;
 
 use std::sync::Arc;
 
@@ -73,7 +75,7 @@ pub fn add_console_pages(router: Router, pages: ConsolePages) -> Router {
             (StatusCode::SERVICE_UNAVAILABLE, "failed: a task has panicked; the log names it, restart the server\n")
         }
     };
-    router
+    page::add_page(router)
         .route("/healthz", get(liveness.clone()))
         .route("/livez", get(liveness))
         .route(

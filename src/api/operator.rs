@@ -2,8 +2,11 @@
 //! one match or ticket, and erasure and export of one user.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::stream::unfold;
+use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use crate::api::authorization::{self, AuthorizedCaller};
@@ -11,7 +14,9 @@ use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::consistency::{self, ConsistencyChecker};
 use crate::api::convert::operator::rulesets::{ruleset_problems, ruleset_status};
-use crate::api::convert::operator::{self as conversion, ExplainSubject, lookup, statistics, user_data};
+use crate::api::convert::operator::{
+    self as conversion, ExplainSubject, listing, lookup, overview, ruleset_details, statistics, user_data,
+};
 use crate::api::convert::queue::{match_end_reason, ticket_end_reason};
 use crate::api::convert::{RequestReader, rating};
 use crate::api::drain::Drain;
@@ -21,13 +26,17 @@ use crate::api::rate_limits_and_audit::AuditDetails;
 use crate::api::status::Rejection;
 use crate::auth::authenticator::Authenticator;
 use crate::domain::attribute_values::FieldProblem;
-use crate::domain::id::SetId;
+use crate::domain::id::{RulesetHash, SetId, SiloId};
+use crate::domain::ruleset::Ruleset;
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
 use crate::engine::rulesets::{
     CheckRulesetAnswer, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem, RulesetReloader,
 };
 use crate::telemetry::audit::AuditedRulesetChange;
+
+/// Stream of overviews.
+pub type OverviewUpdates = Pin<Box<dyn Stream<Item = Result<pb::WatchOverviewResponse, Status>> + Send>>;
 
 /// Limit of a ruleset file in CheckRuleset, bytes.
 const RULESET_BYTES_MAX: usize = 256 * 1024;
@@ -40,6 +49,10 @@ const FILE_NAME_BYTES_MAX: usize = 256;
 pub trait RulesetAdmin: Send + Sync + 'static {
     /// Validates a file's text without loading it. Returns its hash and its effect on ratings, or all problems.
     fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>>;
+    /// Parses a file's text without loading it. `None` for a file that retires its set.
+    fn parse(&self, file_name: &str, xml: &str) -> Result<Option<Arc<Ruleset>>, Vec<RulesetProblem>>;
+    /// A cached ruleset: the one in force, or the one with `hash`.
+    fn find(&self, set_id: SetId, hash: Option<RulesetHash>) -> Option<Arc<Ruleset>>;
     /// Reloads the rulesets from their source.
     async fn reload(&self) -> ReloadReport;
     /// Ends the grace period of a set whose file was removed. With `force` its waiting tickets end too.
@@ -52,6 +65,14 @@ pub trait RulesetAdmin: Send + Sync + 'static {
 impl RulesetAdmin for RulesetReloader {
     fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
         RulesetReloader::check(self, file_name, xml)
+    }
+
+    fn parse(&self, file_name: &str, xml: &str) -> Result<Option<Arc<Ruleset>>, Vec<RulesetProblem>> {
+        RulesetReloader::parse(self, file_name, xml)
+    }
+
+    fn find(&self, set_id: SetId, hash: Option<RulesetHash>) -> Option<Arc<Ruleset>> {
+        RulesetReloader::find(self, set_id, hash)
     }
 
     async fn reload(&self) -> ReloadReport {
@@ -160,9 +181,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::CheckRulesetRequest>,
     ) -> ServiceResult<pb::CheckRulesetResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        check_field_bytes("file_name", message.file_name.len(), FILE_NAME_BYTES_MAX)?;
-        check_field_bytes("ruleset_xml", message.ruleset_xml.len(), RULESET_BYTES_MAX)?;
-        let file_name = if message.file_name.is_empty() { "ruleset.xml" } else { &message.file_name };
+        let file_name = checked_file_name(&message.file_name, &message.ruleset_xml)?;
         let entry = AuditDetails { target: file_name.to_owned(), ..AuditDetails::default() };
         let response = match self.backend.ruleset_admin(&caller).check(file_name, &message.ruleset_xml) {
             Ok(CheckRulesetAnswer { hash, rating_change }) => pb::CheckRulesetResponse {
@@ -173,6 +192,37 @@ impl OperatorService for OperatorApi {
             Err(problems) => pb::CheckRulesetResponse { problems: ruleset_problems(problems), ..Default::default() },
         };
         Ok(with_audit_details(entry, response))
+    }
+
+    async fn get_ruleset(&self, request: Request<pb::GetRulesetRequest>) -> ServiceResult<pb::GetRulesetResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let (set_id, hash) = ruleset_details::get_ruleset_query(&message)?;
+        let rulesets = self.backend.ruleset_admin(&caller);
+        let current = rulesets.find(set_id, None).ok_or(EngineError::UnknownSet(set_id)).map_err(Rejection::from)?;
+        let found = match hash {
+            None => current,
+            Some(requested) => rulesets
+                .find(set_id, hash)
+                .ok_or_else(|| Rejection::from(EngineError::UnknownRulesetHash { requested, current: current.hash }))?,
+        };
+        Ok(Response::new(ruleset_details::ruleset_response(&found)))
+    }
+
+    async fn try_ruleset(&self, request: Request<pb::TryRulesetRequest>) -> ServiceResult<pb::TryRulesetResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let file_name = checked_file_name(&message.file_name, &message.ruleset_xml)?;
+        let entry = AuditDetails { target: format!("trial of {file_name}"), ..AuditDetails::default() };
+        let ruleset = match self.backend.ruleset_admin(&caller).parse(file_name, &message.ruleset_xml) {
+            Ok(Some(ruleset)) => ruleset,
+            Ok(None) => return Err(retirement_marker_rejection().into()),
+            Err(problems) => {
+                let problems = ruleset_problems(problems);
+                return Ok(with_audit_details(entry, pb::TryRulesetResponse { problems, ..Default::default() }));
+            }
+        };
+        let queues = self.backend.queue_engine(&caller)?;
+        let answer = queues.try_ruleset(ruleset, message.silo_id.map(SiloId)).await.map_err(Rejection::from)?;
+        Ok(with_audit_details(entry, ruleset_details::trial_response(&answer)))
     }
 
     async fn reload_rulesets(
@@ -272,6 +322,17 @@ impl OperatorService for OperatorApi {
         Ok(Response::new(statistics::statistics_response(queues, sets, counted)))
     }
 
+    type WatchOverviewStream = OverviewUpdates;
+
+    async fn watch_overview(&self, request: Request<pb::WatchOverviewRequest>) -> ServiceResult<OverviewUpdates> {
+        let (caller, _) = self.authorized_request(request)?;
+        let watch = self.backend.queue_engine(&caller)?.watch_overview();
+        Ok(Response::new(Box::pin(unfold(watch, |mut watch| async move {
+            let update = watch.next_update().await?;
+            Some((Ok(overview::overview_response(&update)), watch))
+        }))))
+    }
+
     async fn import_ratings(
         &self,
         request: Request<pb::ImportRatingsRequest>,
@@ -330,6 +391,20 @@ impl OperatorService for OperatorApi {
         let queues = self.backend.queue_engine(&caller)?;
         let overview = queues.match_overview(id).await.map_err(Rejection::from)?;
         Ok(with_audit_details(entry, lookup::match_response(&overview, queues.public_user_key_secret())))
+    }
+
+    async fn list_tickets(&self, request: Request<pb::ListTicketsRequest>) -> ServiceResult<pb::ListTicketsResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let query = listing::list_tickets_query(message)?;
+        let list = self.backend.queue_engine(&caller)?.list_tickets(&query);
+        Ok(Response::new(listing::list_tickets_response(list)))
+    }
+
+    async fn list_matches(&self, request: Request<pb::ListMatchesRequest>) -> ServiceResult<pb::ListMatchesResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let query = listing::list_matches_query(&message)?;
+        let list = self.backend.queue_engine(&caller)?.list_matches(query);
+        Ok(Response::new(listing::list_matches_response(&list)))
     }
 
     async fn get_player(&self, request: Request<pb::GetPlayerRequest>) -> ServiceResult<pb::GetPlayerResponse> {
@@ -412,6 +487,19 @@ fn with_audit_details<T>(entry: AuditDetails, message: T) -> Response<T> {
     let mut response = Response::new(message);
     response.extensions_mut().insert(entry);
     response
+}
+
+/// File name of a ruleset's text, after a check of both sizes.
+fn checked_file_name<'a>(file_name: &'a str, ruleset_xml: &str) -> Result<&'a str, Rejection> {
+    check_field_bytes("file_name", file_name.len(), FILE_NAME_BYTES_MAX)?;
+    check_field_bytes("ruleset_xml", ruleset_xml.len(), RULESET_BYTES_MAX)?;
+    Ok(if file_name.is_empty() { "ruleset.xml" } else { file_name })
+}
+
+/// Rejection of a file without rules that can be tried.
+fn retirement_marker_rejection() -> Rejection {
+    let message = "retires its set and has no rules to try; send a ruleset with a <Queue>";
+    Rejection::invalid_fields(vec![FieldProblem { path: "ruleset_xml".into(), message: message.into() }])
 }
 
 fn check_field_bytes(path: &str, bytes: usize, max: usize) -> Result<(), Rejection> {

@@ -34,7 +34,7 @@ pub(super) const METHOD_OF_UNKNOWN_PATH: RpcMethod =
     RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 53] = [
+const RPC_METHODS: [RpcMethod; 58] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -73,15 +73,20 @@ const RPC_METHODS: [RpcMethod; 53] = [
     unary_method("fireteam.v1.OperatorService/CheckRuleset", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ReloadRulesets", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ListRulesets", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/GetRuleset", OPERATORS_ONLY),
+    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/TryRuleset", OPERATORS_ONLY) },
     unary_method("fireteam.v1.OperatorService/RetireSet", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/Drain", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/Explain", OPERATORS_ONLY),
     RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/GetStatistics", OPERATORS_ONLY) },
+    layer_ended_stream_method("fireteam.v1.OperatorService/WatchOverview", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ImportRatings", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ReportResult", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ExportMatches", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/CancelMatch", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/DismissTicket", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ListTickets", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ListMatches", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/GetMatch", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/GetPlayer", OPERATORS_ONLY),
     RpcMethod {

@@ -91,14 +91,28 @@ impl RulesetReloader {
         ReloadReport { problems: reported, ..ReloadReport::default() }
     }
 
+    /// Parses a file's text without loading it, with the default constants of its set. `None` for a file that retires its set.
+    pub fn parse(&self, file_name: &str, xml: &str) -> Result<Option<Arc<Ruleset>>, Vec<RulesetProblem>> {
+        let file = rules::parse::parse_ruleset_or_retirement_marker(file_name, xml)
+            .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
+        let RulesetOrRetirementMarker::Ruleset(ruleset) = file else { return Ok(None) };
+        Ok(Some(self.with_rating_defaults_of_set(*ruleset)))
+    }
+
+    /// A cached ruleset: the one in force, or the one with `hash`.
+    pub fn find(&self, set_id: SetId, hash: Option<RulesetHash>) -> Option<Arc<Ruleset>> {
+        let catalog = self.common.rulesets.snapshot();
+        match hash {
+            None => catalog.ruleset_in_force(set_id).cloned(),
+            Some(hash) => catalog.find_for_match(set_id, hash).cloned(),
+        }
+    }
+
     /// Validates a file's text without loading it. Returns its hash and the effect on ratings that loading it would
     /// have, or all problems.
     pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
-        let file = rules::parse::parse_ruleset_or_retirement_marker(file_name, xml)
-            .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
-        let RulesetOrRetirementMarker::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
+        let Some(ruleset) = self.parse(file_name, xml)? else { return Ok(CheckRulesetAnswer::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);
-        let ruleset = self.with_rating_defaults_of_set(*ruleset);
         let rating_change = describe_rating_effect(&self.common.ratings.lock(), current.as_deref(), &ruleset);
         Ok(CheckRulesetAnswer { hash: Some(ruleset.hash), rating_change: rating_change.unwrap_or_default() })
     }

@@ -33,9 +33,14 @@ impl StoreHealth {
         !self.last_access_succeeded.load(Ordering::Acquire)
     }
 
+    /// Age of memory, milliseconds.
+    pub(crate) fn age_ms(&self, now: UnixMs) -> u64 {
+        now.ms_since(UnixMs(self.success_at.load(Ordering::Acquire)))
+    }
+
     /// Age of memory in milliseconds, if above `STALE_AFTER_MS`.
     pub(crate) fn staleness_ms(&self, now: UnixMs) -> Option<u64> {
-        let age = now.ms_since(UnixMs(self.success_at.load(Ordering::Acquire)));
+        let age = self.age_ms(now);
         (age > STALE_AFTER_MS).then_some(age)
     }
 }

@@ -155,6 +155,12 @@ fn has_grpc_content_type(request: &Request<Body>) -> bool {
     request.headers().get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
+/// Whether a request has a content type of gRPC-Web.
+pub(super) fn is_grpc_web(request: &Request<Body>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    content_type.starts_with(b"application/grpc-web")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,12 +16,14 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
-use tower::{Layer, Service};
+use tonic_web::{GrpcWebLayer, GrpcWebService};
+use tower::{Layer, Service, ServiceExt as _};
 
 use crate::api::connect_protocol::{ConnectProtocolLayer, ConnectProtocolService};
 use crate::api::layer::call_reporter::RpcObserver;
 use crate::api::layer::response_body::CallResponseBody;
 use crate::api::layer::{CallLayer, CallService, is_grpc};
+use crate::server::grpc_web::is_grpc_web;
 
 /// Names of the operator port, besides addresses and `localhost`.
 #[derive(Clone, Debug)]
@@ -116,6 +118,8 @@ pub(super) struct HostCheckLayer {
 #[derive(Clone)]
 pub(super) struct HostCheckService {
     calls: ConnectProtocolService<CallService<Routes>>,
+    /// The same calls for the console's page. Without CORS: a page of another origin may not call.
+    grpc_web: Arc<GrpcWebService<CallService<Routes>>>,
     hosts: Arc<OperatorHosts>,
     observer: Arc<dyn RpcObserver>,
 }
@@ -124,8 +128,10 @@ impl Layer<Routes> for HostCheckLayer {
     type Service = HostCheckService;
 
     fn layer(&self, routes: Routes) -> HostCheckService {
+        let calls = self.call_layer.layer(routes);
         HostCheckService {
-            calls: self.connect_protocol.layer(self.call_layer.layer(routes)),
+            grpc_web: Arc::new(GrpcWebLayer::new().layer(calls.clone())),
+            calls: self.connect_protocol.layer(calls),
             hosts: self.hosts.clone(),
             observer: self.observer.clone(),
         }
@@ -142,7 +148,7 @@ impl Service<Request<Body>> for HostCheckService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Err(refused) = self.hosts.check(&request) else { return self.calls.call(request) };
+        let Err(refused) = self.hosts.check(&request) else { return self.call_checked(request) };
         self.observer.auth_failed(refused.as_str());
         if is_grpc(&request) {
             let response = Status::permission_denied(refused.text().trim_end()).into_http();
@@ -151,6 +157,17 @@ impl Service<Request<Body>> for HostCheckService {
         let mut response = Response::new(CallResponseBody::passthrough(Body::new(refused.text().to_owned())));
         *response.status_mut() = StatusCode::FORBIDDEN;
         Box::pin(async { Ok(response) })
+    }
+}
+
+impl HostCheckService {
+    /// Serves a request that has passed the check.
+    fn call_checked(&mut self, request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
+        if !is_grpc_web(&request) {
+            return self.calls.call(request);
+        }
+        let grpc_web = GrpcWebService::clone(&self.grpc_web);
+        Box::pin(async move { Ok(grpc_web.oneshot(request).await?.map(CallResponseBody::passthrough)) })
     }
 }
 

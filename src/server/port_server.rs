@@ -124,7 +124,8 @@ pub struct OperatorPortServer {
 }
 
 impl OperatorPortServer {
-    /// Serves gRPC, the Connect protocol and HTTP pages to operators. Without gRPC-Web and CORS, which only browsers need.
+    /// Serves gRPC, the Connect protocol and HTTP pages to operators, and gRPC-Web to the console in a browser. Without CORS: pages of
+    /// other origins may not call.
     pub async fn serve(self, connections: IncomingConnections, routes: Routes, stop_accepting: CancellationToken) {
         let (calls, observer) = (self.port_server.call_layer(), self.port_server.observer.clone());
         let connect_protocol = ConnectProtocolLayer(self.port_server.connect_methods.clone());

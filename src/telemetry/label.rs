@@ -372,6 +372,8 @@ label! {
     Allocation = "allocation",
     /// Wake-ups of queues that fill open sessions.
     Backfill = "backfill",
+    /// Overviews for operators who watch.
+    Overview = "overview",
     /// Probe of the store while commits fail.
     WriteProbe = "write_probe",
     /// Accept loop of the client port.

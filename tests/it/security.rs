@@ -6,6 +6,7 @@ pub(crate) mod canaries;
 pub(crate) mod claims;
 pub(crate) mod claims_table;
 pub(crate) mod client_certificates;
+mod console_page;
 pub(crate) mod disk_floods;
 mod erased_publisher;
 pub(crate) mod erasure;

@@ -36,6 +36,7 @@ mod team_order;
 mod tests;
 pub mod ticket;
 pub mod ticket_vector;
+pub mod trial;
 pub mod user_filter;
 mod waiting_list;
 pub mod window;

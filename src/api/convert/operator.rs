@@ -1,8 +1,12 @@
 //! Conversions of the Operator service: explanations of tickets and searches, rating import.
 
+pub(crate) mod listing;
 pub(crate) mod lookup;
+pub(crate) mod overview;
+pub(crate) mod ruleset_details;
 pub(crate) mod rulesets;
 pub(crate) mod statistics;
+mod ticket_history;
 mod user_adverts;
 pub(crate) mod user_data;
 
@@ -152,7 +156,8 @@ pub(crate) fn explain_search_response(
 
 /// Converts the explanation of a waiting ticket.
 pub(crate) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::ExplainResponse {
-    let ExplainTicketAnswer { set_id, ruleset, explanation } = answer;
+    let (history, next_widening) = (ticket_history::ticket_history(&answer), ticket_history::next_widening(&answer));
+    let ExplainTicketAnswer { set_id, ruleset, explanation, .. } = answer;
     let situation = &explanation.situation;
     let rule_name =
         |refusal: Option<Refusal>| refusal.map(|it| it.rule_name(&ruleset).into_owned()).unwrap_or_default();
@@ -190,6 +195,8 @@ pub(crate) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::Explai
         blocking_rule: rule_name(explanation.blocking_refusal),
         smallest_relaxation: explanation.smallest_relaxation.map(|remedy| smallest_relaxation(&ruleset, remedy)),
         truncated: explanation.truncated,
+        history,
+        next_widening,
         ..pb::ExplainResponse::default()
     }
 }

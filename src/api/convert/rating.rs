@@ -5,8 +5,8 @@ mod to_proto;
 
 pub use self::paging::RatingHistoryQuery;
 pub use self::to_proto::{
-    export_matches_response, leaderboard_response, rating_history_response, ratings_response, report_result_response,
-    report_state_and_time_left,
+    export_matches_response, finished_match, leaderboard_response, rating_history_response, ratings_response,
+    report_result_response, report_state_and_time_left,
 };
 pub(super) use self::to_proto::{rating_change, rating_value};
 

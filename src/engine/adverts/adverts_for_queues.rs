@@ -10,6 +10,7 @@ use crate::domain::filter::Searcher;
 use crate::domain::filter::explain::{SearchExplanation, explain_search};
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
+use crate::domain::locality::Locality;
 use crate::domain::probe_result::ProbeResults;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::{Ruleset, SearchLimits};
@@ -122,6 +123,15 @@ impl AdvertsForQueues {
             }
         };
         result.hits.iter().map(to_server).collect()
+    }
+
+    /// Calls `visit` with the set, kind and place of each advertisement. Locks one set at a time.
+    pub(crate) fn for_each_kind_and_place(&self, mut visit: impl FnMut(SetId, AdvertisementKind, Option<Locality>)) {
+        for (set_id, set) in self.state.advert_sets.all_sets() {
+            for record in set.lock_for_read().records() {
+                visit(set_id, record.advertisement.kind, record.advertisement.session.locality);
+            }
+        }
     }
 
     /// Sessions of a set and silo with open seats, oldest first.

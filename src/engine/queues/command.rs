@@ -354,6 +354,12 @@ pub struct ExplainTicketAnswer {
     pub ruleset: Arc<Ruleset>,
     /// Explanation.
     pub explanation: Explanation,
+    /// Time of its entry.
+    pub entered_at: UnixMs,
+    /// Matches of the last hour that were proposed for it, the earliest first.
+    pub proposed_matches: Vec<Arc<Match>>,
+    /// Time of the explanation.
+    pub read_at: UnixMs,
 }
 
 /// Search to explain, as an operator describes it.

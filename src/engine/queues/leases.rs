@@ -153,6 +153,7 @@ impl Leases {
         self.read_lowest_format().await;
         let is_due = self.requested_all_at.is_none_or(|at| at + ALL_LEASES_INTERVAL <= Instant::now());
         self.must_request_all |= !holders.was_this_server_live || holders.others != self.other_holders;
+        self.shared.overview.record_other_live_servers(holders.others.len());
         self.other_holders = holders.others;
         self.must_request_all || (self.shared.has_replicas && (is_due || self.has_servers_of_older_version))
     }

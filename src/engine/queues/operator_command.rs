@@ -13,7 +13,7 @@ use crate::engine::open_silos::SiloOverview;
 use crate::engine::queues::command::TicketStatus;
 use crate::engine::user_advert::ExportedAdvert;
 
-pub use crate::store::queues::{RatingRow, StoredTicket, TicketState};
+pub use crate::store::queues::{FinishedMatch, RatingRow, StoredTicket, TicketState};
 pub use crate::store::user_data::GivenFeedback;
 
 /// Answer to the cancellation of a match.
@@ -97,6 +97,8 @@ pub struct MatchOverview {
     pub found_match: Arc<Match>,
     /// Reason that it has no game server yet, as far as this server has tried to place it.
     pub placement_problem: Option<Arc<str>>,
+    /// Its result, if it has one.
+    pub result: Option<FinishedMatch>,
     /// Time at which it was read.
     pub read_at: UnixMs,
 }

@@ -9,6 +9,7 @@ mod explain;
 mod export_user;
 mod host_heartbeat;
 mod leave_queue;
+mod list_tickets_and_matches;
 mod match_results;
 mod operator_actions;
 mod own_tickets;
@@ -19,6 +20,8 @@ mod renew_vectors;
 pub(crate) mod ruleset_use;
 mod start_match;
 mod statistics;
+mod try_ruleset;
+mod watch_overview;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +48,7 @@ use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::{purge_ratings, run_lease_task};
 use crate::engine::queues::offer_task::offer_matches_to_allocators;
 use crate::engine::queues::outage_sync::record_restart;
+use crate::engine::queues::overview_task::run_overview_task;
 use crate::engine::queues::shared_state::{FoundMatch, SharedState};
 use crate::engine::queues::ticket_holder::TicketTokenHolder;
 use crate::engine::queues::ticket_watch::TicketWatch;
@@ -103,6 +107,9 @@ impl QueueEngine {
         let (filling, stop) = (Arc::clone(&shared), shutdown.clone());
         let start_wakeups = move || run_backfill_wakeups(Arc::clone(&filling), stop.clone());
         tasks.push(supervisor.spawn_restarting(TaskLabel::Backfill, shutdown, start_wakeups));
+        let (watched, stop) = (Arc::clone(&shared), shutdown.clone());
+        let start_overview = move || run_overview_task(Arc::clone(&watched), stop.clone());
+        tasks.push(supervisor.spawn_restarting(TaskLabel::Overview, shutdown, start_overview));
         Ok((Self { shared }, tasks))
     }
 

@@ -33,6 +33,7 @@ use crate::engine::error::EngineError;
 use crate::engine::open_silos::SiloUse;
 use crate::engine::queues::allocators::Allocators;
 use crate::engine::queues::connected_users::ConnectedUsers;
+use crate::engine::queues::overview::OverviewChannel;
 use crate::engine::queues::pass_reports::PassReports;
 use crate::engine::queues::placement_problems::PlacementProblems;
 use crate::engine::queues::queue_wakeups::{QueueWakeups, RunnerHandle};
@@ -61,10 +62,14 @@ pub(crate) struct SharedState {
     pub(crate) connected_users: Mutex<ConnectedUsers>,
     pub(crate) pass_reports: Mutex<PassReports>,
     pub(crate) placement_problems: Mutex<PlacementProblems>,
+    /// Overviews for operators who watch.
+    pub(crate) overview: OverviewChannel,
     /// Allocators that are connected to this server.
     pub(crate) allocators: Mutex<Allocators>,
     /// Held while a user is erased or exported: one reads whole tables at a time.
     pub(crate) user_data_scan_lock: tokio::sync::Mutex<()>,
+    /// Held while a ruleset is tried.
+    pub(crate) ruleset_trial_lock: tokio::sync::Mutex<()>,
     /// Wakes the task that offers matches to allocators.
     pub(crate) allocation_offer_wakeup: Notify,
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
@@ -133,8 +138,10 @@ impl SharedState {
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
             placement_problems: Mutex::default(),
+            overview: OverviewChannel::default(),
             allocators: Mutex::default(),
             user_data_scan_lock: tokio::sync::Mutex::default(),
+            ruleset_trial_lock: tokio::sync::Mutex::default(),
             allocation_offer_wakeup: Notify::new(),
             queue_writer,
             has_replicas,

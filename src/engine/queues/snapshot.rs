@@ -47,8 +47,20 @@ impl QueueSnapshot {
         ticket_cache: &mut PreparedTicketCache,
         now: UnixMs,
     ) -> Self {
+        Self::take_longest_waiting(shared, (key, usize::MAX), ruleset, queue, ticket_cache, now)
+    }
+
+    /// The same with at most `max_tickets` tickets, the longest waits first.
+    pub(crate) fn take_longest_waiting(
+        shared: &SharedState,
+        (key, max_tickets): (QueueKey, usize),
+        ruleset: &Arc<Ruleset>,
+        queue: &QueueSpec,
+        ticket_cache: &mut PreparedTicketCache,
+        now: UnixMs,
+    ) -> Self {
         let (tickets, seat_vectors): (Vec<Arc<Ticket>>, Vec<SeatBeaconVectors>) =
-            matchable_tickets(shared, key, now).into_iter().unzip();
+            matchable_tickets(shared, key, now, max_tickets).into_iter().unzip();
         let predictions = VectorCompleter::of_ruleset(&shared.common, ruleset, now);
         let open_sessions = if queue.backfill {
             open_sessions::open_sessions(shared, key, ruleset, queue, predictions.as_ref(), now)
@@ -221,16 +233,24 @@ pub(crate) fn gate_counts(shared: &SharedState, key: QueueKey, gate: &Gate, now:
     }
 }
 
-/// Tickets that may be matched: none of their players is in a match. Reads few at a time, so that calls do not wait for a long queue.
-/// A ticket may leave meanwhile: the store refuses its match.
-fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<(Arc<Ticket>, SeatBeaconVectors)> {
+/// Tickets that may be matched, at most `max_tickets`: none of their players is in a match. Reads few at a time, so that calls do not
+/// wait for a long queue. A ticket may leave meanwhile: the store refuses its match.
+fn matchable_tickets(
+    shared: &SharedState,
+    key: QueueKey,
+    now: UnixMs,
+    max_tickets: usize,
+) -> Vec<(Arc<Ticket>, SeatBeaconVectors)> {
     let waiting: Vec<TicketId> = {
         let cache = shared.cache.read();
         let Some(index) = cache.queue_index(key) else { return Vec::new() };
         index.waiting_tickets().map(|(_, id)| id).collect()
     };
-    let mut matchable = Vec::with_capacity(waiting.len());
+    let mut matchable = Vec::with_capacity(waiting.len().min(max_tickets));
     for ids in waiting.chunks(TICKETS_PER_READ) {
+        if max_tickets <= matchable.len() {
+            break;
+        }
         let cache = shared.cache.read();
         matchable.extend(ids.iter().filter_map(|id| {
             let stored = cache.ticket(*id).filter(|stored| stored.state == TicketState::Waiting)?;
@@ -239,6 +259,7 @@ fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<(A
             is_matchable.then(|| (Arc::clone(&stored.ticket), stored.seat_vectors.clone()))
         }));
     }
+    matchable.truncate(max_tickets);
     matchable
 }
 

@@ -5,6 +5,7 @@
 
 mod awaited_reports;
 mod deadlines;
+mod ended_match_counts;
 mod indexed_deadline_inputs;
 mod live_counts;
 mod queue_index;
@@ -29,8 +30,10 @@ use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 use crate::telemetry::metric::set_gauges::QueueCounts;
 
 use self::awaited_reports::AwaitedReports;
+pub(crate) use self::ended_match_counts::EndedMatchCounts;
 use self::indexed_deadline_inputs::IndexedDeadlineInputs;
 use self::live_counts::LiveCounts;
+use self::queue_index::CountedStage;
 pub(crate) use self::queue_index::QueueTicketsAndMatches;
 use self::returned_tickets::LastUnplayedMatches;
 
@@ -58,6 +61,7 @@ pub(crate) struct TicketMatchCache {
     last_unplayed_matches: LastUnplayedMatches,
     awaited_reports: AwaitedReports,
     live_counts: LiveCounts,
+    ended_match_counts: EndedMatchCounts,
     /// Outages that extend the deadlines in the indexes.
     deadline_inputs: IndexedDeadlineInputs,
     watchers: HashMap<TicketId, Vec<Arc<TicketChangeNotifier>>, BuildIdHasher>,
@@ -78,6 +82,11 @@ impl TicketMatchCache {
 
     pub(crate) fn match_by_id(&self, id: MatchId) -> Option<&Arc<Match>> {
         self.matches_by_id.get(&id)
+    }
+
+    /// All matches, in no order.
+    pub(crate) fn matches(&self) -> impl Iterator<Item = &Arc<Match>> {
+        self.matches_by_id.values()
     }
 
     /// Played matches of the queues of a set.
@@ -122,6 +131,11 @@ impl TicketMatchCache {
         self.live_tickets_by_user
             .get(&user)
             .map_or_else(Vec::new, |ids| ids.iter().filter(is_waiting).copied().collect())
+    }
+
+    /// Number of matches that ended, by set and reason.
+    pub(crate) fn ended_match_counts(&self) -> &EndedMatchCounts {
+        &self.ended_match_counts
     }
 
     /// Number of tickets and of matches.
@@ -202,6 +216,8 @@ impl TicketMatchCache {
         if match_.stage.started_at().is_some() || previous.is_some_and(|before| before.stage.started_at().is_some()) {
             self.past_matches.record(key, &match_);
         }
+        let stage_before = previous.map(|existing| CountedStage::of(&existing.stage));
+        self.ended_match_counts.record(stage_before == Some(CountedStage::Ended), &match_);
         let mut changed_queues = BTreeSet::from([key]);
         self.last_unplayed_matches.record(&match_);
         self.awaited_reports.record(&match_);
@@ -213,6 +229,7 @@ impl TicketMatchCache {
         index.change_count_at_last_change = change_count;
         index.set_match_deadline(match_.id, deadline);
         index.set_report_deadline(match_.id, reports_due_at);
+        index.stage_counts.record_move(stage_before, Some(CountedStage::of(&match_.stage)));
         if matches!(match_.stage, MatchStage::Placing { .. }) {
             index.placing_matches.insert(match_.id);
         } else {
@@ -280,6 +297,7 @@ impl TicketMatchCache {
         if let Some(index) = self.queues.get_mut(&key) {
             index.set_match_deadline(id, None);
             index.set_report_deadline(id, None);
+            index.stage_counts.record_move(Some(CountedStage::of(&previous.stage)), None);
             index.placing_matches.remove(&id);
             previous.backfilled_session.map(|session| index.backfill_matches.remove(&(session, id)));
         }

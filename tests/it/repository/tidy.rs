@@ -180,12 +180,18 @@ fn broken_links(tree: &[SourceFile]) -> Vec<String> {
         let folder = source.path.rsplit_once('/').map_or("", |it| it.0);
         for link in source.text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|it| it.0) {
             let path = link.split('#').next().unwrap_or_default();
-            if !path.is_empty() && !path.contains(':') && !exists_at(tree, folder, path) {
+            let exists = || exists_at(tree, folder, path) || is_picture_at(folder, path);
+            if !path.is_empty() && !path.contains(':') && !exists() {
                 complaints.push(format!("{}: {path} does not exist", source.path));
             }
         }
     }
     complaints
+}
+
+/// Whether `path` is a picture of the repository. The tree has text files only.
+fn is_picture_at(folder: &str, path: &str) -> bool {
+    path.ends_with(".webp") && source_tree::repository_root().join(folder).join(path).is_file()
 }
 
 /// Whether a file, or a folder with files, is at `path` relative to `folder`.

@@ -13,7 +13,7 @@ use crate::support::generated_client::operator_service_client::OperatorServiceCl
 use crate::support::test_server::TestServer;
 
 /// Response to an HTTP/1.1 request with these header lines.
-async fn exchange(address: SocketAddr, request_line: &str, headers: &str) -> String {
+pub(super) async fn exchange(address: SocketAddr, request_line: &str, headers: &str) -> String {
     let mut socket = TcpStream::connect(address).await.unwrap();
     let request = format!("{request_line} HTTP/1.1\r\n{headers}connection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();
@@ -22,7 +22,7 @@ async fn exchange(address: SocketAddr, request_line: &str, headers: &str) -> Str
     response
 }
 
-fn status_of(response: &str) -> &str {
+pub(super) fn status_of(response: &str) -> &str {
     response.split(' ').nth(1).unwrap_or_default()
 }
 

@@ -16,6 +16,7 @@ use fireteam::api::operator::RulesetAdmin;
 use fireteam::auth::rate_limit::RateLimits;
 use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
+use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use fireteam::engine::error::{EngineError, RetireObstacle};
@@ -125,6 +126,14 @@ impl RulesetAdmin for StubOperatorBackend {
                 message: "is not a ruleset".into(),
             }]),
         }
+    }
+
+    fn parse(&self, _: &str, _: &str) -> Result<Option<Arc<Ruleset>>, Vec<RulesetProblem>> {
+        Ok(None)
+    }
+
+    fn find(&self, _: SetId, _: Option<RulesetHash>) -> Option<Arc<Ruleset>> {
+        None
     }
 
     async fn reload(&self) -> ReloadReport {

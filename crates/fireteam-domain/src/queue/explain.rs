@@ -4,6 +4,7 @@
 mod explanation;
 mod near_miss;
 mod relaxation;
+mod widening;
 
 use crate::filter::Refusal;
 use crate::id::TicketId;
@@ -15,7 +16,7 @@ use crate::queue::pass_state::{PassState, PassTicket};
 use crate::queue::prepared_ticket::PreparedTicket;
 
 pub use crate::queue::explain::explanation::{
-    Explanation, MeasuredAndLimit, NearMissTicket, Relaxation, TicketSituation,
+    Explanation, MeasuredAndLimit, NearMissTicket, NextWidening, Relaxation, TicketSituation, WidenedLimit, Widening,
 };
 
 /// Ticket to explain, with limits.
@@ -41,10 +42,10 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
     let candidates = tickets_nearest_by_sort_key(&pass_state, row, max_candidates);
     let mut counts = vec![0; Refusal::counter_count(input.ruleset.refusing_rule_count())];
     let mut refused = Vec::new();
-    let mut compatible_count = 0;
+    let mut compatible = Vec::new();
     for &other in &candidates {
         match near_miss::failed_rules_between(&pass_state, row, other) {
-            None => compatible_count += 1,
+            None => compatible.push(pass_state.tickets[other as usize].prepared.ticket.id),
             Some(failed) => {
                 counts[failed.near_miss.first_refusal.counter_index()] += 1;
                 refused.push(failed);
@@ -60,6 +61,8 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
     let matches_now = trial.matches_at_baseline();
     let mut relaxations =
         if matches_now { Vec::new() } else { trial.smallest_relaxation_of_each_kind(&refused) }.into_iter();
+    compatible.sort_unstable();
+    let own = pass_state.tickets[index].prepared;
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
     Some(Explanation {
         situation: ticket_situation(input, &pass_state.tickets[index]),
@@ -67,11 +70,13 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
         candidate_count: candidates.len() as u32,
         refusal_counts: nonzero.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)).collect(),
         blocking_refusal: blocking_refusal(input, query.ticket_id),
-        compatible_count,
+        compatible_count: compatible.len() as u32,
         near_misses: refused.iter().take(query.max_near_misses).map(|ticket| ticket.near_miss).collect(),
         matches_now,
         smallest_relaxation: relaxations.next(),
         other_relaxations: relaxations.collect(),
+        past_widenings: widening::past_widenings(input, own),
+        next_widening: widening::next_widening(input, own, &tickets, &compatible),
         truncated: trial.is_out_of_pair_checks() || candidates.len() + 1 < pass_state.tickets.len(),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::api::convert::operator::explained_estimate;
 use crate::api::convert::queue::{match_end_reason, ticket_state_and_end_reason};
-use crate::api::convert::{FieldErrors, RequestReader, field_checks};
+use crate::api::convert::{FieldErrors, RequestReader, field_checks, rating};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeySecret};
@@ -106,15 +106,13 @@ pub(crate) fn user_log_name_text(name: [u8; 16]) -> String {
 
 /// Converts the state of a match.
 pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeySecret) -> pb::GetMatchResponse {
-    let MatchOverview { found_match: found, placement_problem: blocking_rule, read_at: now } = overview;
-    let (stage, ends_at, host_lost_at) = match &found.stage {
-        MatchStage::ReadyCheck { deadline } => (pb::MatchStage::ReadyCheck, Some(*deadline), None),
-        MatchStage::Placing { deadline } => (pb::MatchStage::Placing, Some(*deadline), None),
-        MatchStage::Confirming { deadline, .. } => (pb::MatchStage::Confirming, Some(*deadline), None),
-        MatchStage::Playing { times_out_at, host_lost_at, .. } => {
-            (pb::MatchStage::Playing, Some(*times_out_at), *host_lost_at)
-        }
-        MatchStage::Ended { .. } => (pb::MatchStage::Ended, None, None),
+    let MatchOverview { found_match: found, placement_problem: blocking_rule, result, read_at: now } = overview;
+    let (ends_at, host_lost_at) = match &found.stage {
+        MatchStage::ReadyCheck { deadline }
+        | MatchStage::Placing { deadline }
+        | MatchStage::Confirming { deadline, .. } => (Some(*deadline), None),
+        MatchStage::Playing { times_out_at, host_lost_at, .. } => (Some(*times_out_at), *host_lost_at),
+        MatchStage::Ended { .. } => (None, None),
     };
     let host = found.stage.assignment_since_confirming();
     let player = |player: &MatchPlayer| pb::MatchPlayerDetails {
@@ -139,7 +137,7 @@ pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeySecre
         matchmaking_set_id: found.set_id.0,
         silo_id: found.silo.0,
         service_configuration_hash: found.ruleset_hash.0,
-        stage: stage.into(),
+        stage: match_stage(&found.stage).into(),
         end_reason: match_end_reason(found.stage.end_reason()).into(),
         ends_in_ms: ends_at.map(|at| at.ms_since(*now)),
         host_lost_in_ms: host_lost_at.map(|at| at.ms_since(*now)),
@@ -154,6 +152,19 @@ pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeySecre
         tickets: tickets.collect(),
         version: found.version,
         worst_pair: found.worst_pair.map(|pair| worst_pair(found, pair)),
+        quality: found.quality,
+        result: result.as_ref().map(|result| rating::finished_match(result, keys)),
+    }
+}
+
+/// Converts a stage.
+pub(super) fn match_stage(stage: &MatchStage) -> pb::MatchStage {
+    match stage {
+        MatchStage::ReadyCheck { .. } => pb::MatchStage::ReadyCheck,
+        MatchStage::Placing { .. } => pb::MatchStage::Placing,
+        MatchStage::Confirming { .. } => pb::MatchStage::Confirming,
+        MatchStage::Playing { .. } => pb::MatchStage::Playing,
+        MatchStage::Ended { .. } => pb::MatchStage::Ended,
     }
 }
 

@@ -153,7 +153,8 @@ pub fn export_matches_response(
     }
 }
 
-fn finished_match(finished: &FinishedMatch, keys: &PublicUserKeySecret) -> pb::FinishedMatch {
+/// Converts a finished match.
+pub fn finished_match(finished: &FinishedMatch, keys: &PublicUserKeySecret) -> pb::FinishedMatch {
     let public_key = |user: &UserKey| keys.public_key(KeyPurpose::Operator, *user).to_string();
     let (result, report) = (&finished.result, &finished.result.report);
     let forecast = &report.forecast;

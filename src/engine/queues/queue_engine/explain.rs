@@ -35,6 +35,7 @@ impl QueueEngine {
             return Err(EngineError::NoQueue(key.set_id));
         }
         let (shared, snapshot_ruleset) = (Arc::clone(shared), Arc::clone(&ruleset));
+        let read_at = shared.common.clock.now();
         let query = ExplainQuery { ticket_id: id, max_near_misses, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
         let result = tokio::task::spawn_blocking(move || {
             let queue = snapshot_ruleset.queue.as_ref()?;
@@ -44,14 +45,15 @@ impl QueueEngine {
                 &snapshot_ruleset,
                 queue,
                 &mut PreparedTicketCache::default(),
-                shared.common.clock.now(),
+                read_at,
             );
             snapshot.with_pass_input(|input| explain_ticket(input, &query))
         });
         let explanation: Option<Explanation> = result.await.map_err(|_| EngineError::Internal)?.flatten();
         // A ticket missing from the snapshot is paused: one of its players is in a match.
         let explanation = explanation.ok_or(EngineError::TicketNotWaiting)?;
-        Ok(ExplainTicketAnswer { set_id: key.set_id, ruleset, explanation })
+        let (entered_at, proposed_matches) = (stored.ticket.entered_at, self.matches_proposed_for(id));
+        Ok(ExplainTicketAnswer { set_id: key.set_id, ruleset, explanation, entered_at, proposed_matches, read_at })
     }
 
     /// Explains the results of a search, judged as the party's own would be.

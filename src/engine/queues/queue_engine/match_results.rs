@@ -29,6 +29,9 @@ use crate::store::queues::{FinishedMatch, QueueOutcome, QueueWrite};
 /// Maximum attempts to write a result when the match changes concurrently.
 const WRITE_ATTEMPTS_MAX: usize = 16;
 
+/// Results that are read to find one of them among those of its millisecond.
+const RESULTS_OF_ONE_MILLISECOND_MAX: usize = 200;
+
 impl QueueEngine {
     /// Records the result of a match; durable when it returns. Idempotent. Ends the match if it is still running.
     pub async fn report_result(
@@ -184,6 +187,17 @@ impl QueueEngine {
             .list_finished_matches(after, max)
             .await
             .map_err(|error| log_and_return_unavailable(&error))
+    }
+
+    /// Finished match with its result and feedback, if it has a result.
+    pub(super) async fn finished_match(&self, id: MatchId) -> Result<Option<FinishedMatch>, EngineError> {
+        let store = &self.shared.common.store;
+        let result = store.read_match_result(id).await.map_err(|error| log_and_return_unavailable(&error))?;
+        let Some(reported_at) = result.map(|result| result.reported_at) else { return Ok(None) };
+        // Several matches may have been reported in the same millisecond.
+        let before = (UnixMs(reported_at.0.saturating_sub(1)), MatchId::from_bytes([u8::MAX; 16]));
+        let finished = self.finished_matches_reported_after(before, RESULTS_OF_ONE_MILLISECOND_MAX).await?;
+        Ok(finished.into_iter().find(|finished| finished.result.report.match_id == id))
     }
 
     /// Match from the cache, or from the store if it has ended and was purged.

@@ -24,7 +24,12 @@ impl QueueEngine {
         let newer = self.shared.wait_for_newer_match(&known).await.ok().flatten();
         let found_match = newer.unwrap_or(known);
         let blocking_rule = self.shared.placement_problem(id);
-        Ok(MatchOverview { found_match, placement_problem: blocking_rule, read_at: self.shared.common.clock.now() })
+        let result = match found_match.stage.end_reason() {
+            Some(_) => self.finished_match(id).await?,
+            None => None,
+        };
+        let read_at = self.shared.common.clock.now();
+        Ok(MatchOverview { found_match, placement_problem: blocking_rule, result, read_at })
     }
 
     /// State of a user. The store's rows decide, as they do for Enter, so each server gives the same answer.

@@ -4,6 +4,7 @@ use crate::filter::Refusal;
 use crate::id::TicketId;
 use crate::latency::round_trip_estimate::ExplainedEstimate;
 use crate::queue::gate::GateReason;
+use crate::time::UnixMs;
 
 /// Explanation for a waiting ticket.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +30,54 @@ pub struct Explanation {
     pub smallest_relaxation: Option<Relaxation>,
     /// Other single changes that give a match, the smallest of each kind, sorted by size.
     pub other_relaxations: Vec<Relaxation>,
+    /// Widenings of its limits since it entered, oldest first.
+    pub past_widenings: Vec<Widening>,
+    /// The next widening. `None` if no limit of the ticket widens.
+    pub next_widening: Option<NextWidening>,
     /// The pair check budget ran out, or not all tickets were evaluated.
     pub truncated: bool,
+}
+
+/// Growth of one or more limits of a ticket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Widening {
+    /// Time from which the limits hold.
+    pub at: UnixMs,
+    /// Limits that grew, with their new values. Empty if only a wish or the use of bots changed.
+    pub limits: Vec<WidenedLimit>,
+}
+
+/// Limit that grew.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WidenedLimit {
+    /// Expansion.
+    Expansion {
+        /// Index into `Ruleset::expansions`.
+        expansion: usize,
+        /// New limit.
+        limit: f64,
+    },
+    /// Rating window.
+    Window {
+        /// New range in buckets to either side.
+        range: u32,
+    },
+    /// Rating groups.
+    Groups {
+        /// New number of groups beyond the ticket's own.
+        extra_groups: u16,
+    },
+}
+
+/// The next widening of a ticket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NextWidening {
+    /// Time and limits.
+    pub widening: Widening,
+    /// Evaluated candidates that no rule refuses then.
+    pub compatible_count: u32,
+    /// Those of them that a rule refuses now.
+    pub newly_compatible_count: u32,
 }
 
 /// State of a ticket that waits.

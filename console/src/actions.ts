@@ -1,0 +1,52 @@
+// Calls that change something: each asks for a reason, and shows the call that it makes.
+
+import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
+import { errorText, grpcurl } from "./calls.js";
+import { h } from "./dom.js";
+
+/** Asks for a reason, then runs `act` with it. The server refuses it if the role does not allow it, and the dialog says so. */
+export function confirmWithReason<Desc extends DescMessage>(
+  title: string,
+  effect: string,
+  verb: string,
+  schema: Desc,
+  method: string,
+  request: object,
+  act: (reason: string) => Promise<void>,
+): void {
+  const reason = h("input", { id: "reason", required: true, maxlength: 200, autocomplete: "off" });
+  const line = h("code", {});
+  const problem = h("p", { role: "alert", class: "bad" });
+  const describe = (): void => {
+    line.textContent = grpcurl(method, schema, create(schema, { ...request, reason: reason.value } as unknown as MessageInitShape<Desc>));
+  };
+  reason.addEventListener("input", describe);
+  describe();
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    problem.textContent = "";
+    act(reason.value).then(
+      () => dialog.close(),
+      (error: unknown) => (problem.textContent = errorText(error)),
+    );
+  };
+  const dialog: HTMLDialogElement = h(
+    "dialog",
+    { "aria-labelledby": "dialog-title" },
+    h(
+      "form",
+      { submit },
+      h("h2", { id: "dialog-title" }, title),
+      h("p", {}, effect),
+      h("label", { for: "reason" }, "Reason, for the audit log"),
+      reason,
+      h("div", { class: "call" }, line),
+      problem,
+      h("div", { class: "controls" }, h("button", { type: "submit" }, verb), h("button", { type: "button", click: () => dialog.close() }, "Back")),
+    ),
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  reason.focus();
+}
