@@ -76,6 +76,11 @@ impl GeoIpLocator {
         Ok(Self { files, settings })
     }
 
+    /// Time at which the oldest file was built, seconds since the Unix epoch; `None` without files.
+    pub fn oldest_build_time_s(&self) -> Option<u64> {
+        self.files.iter().map(MmdbFile::build_time_s).min()
+    }
+
     /// Reads one file from memory; errors call it `name`.
     pub fn from_bytes(name: &Path, bytes: Vec<u8>, settings: LocatorSettings) -> Result<Self, GeoError> {
         Ok(Self { files: vec![MmdbFile::from_bytes(name, bytes)?], settings })

@@ -61,6 +61,11 @@ impl MmdbFile {
         Ok(file)
     }
 
+    /// Time at which the file was built, seconds since the Unix epoch.
+    pub(super) fn build_time_s(&self) -> u64 {
+        self.reader.metadata().build_epoch
+    }
+
     /// Coordinates of an address in canonical form; `None` if the file does not contain it, has the other IP version, or
     /// is damaged there.
     pub(super) fn lookup(&self, address: IpAddr) -> Option<AddressCoordinates> {
