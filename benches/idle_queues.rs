@@ -108,6 +108,7 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         served_silos: None,
         supervisor: fireteam::supervisor::TaskSupervisor::default(),
         pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
+        erasure_log: None,
         beacon_settings: BeaconSettings::default(),
         encode_static_candidate_fields,
     };

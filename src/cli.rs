@@ -1,8 +1,10 @@
 //! Command line: subcommands and the exit status of each.
 
 pub mod backtest;
+pub mod backup;
 pub mod beacon;
 pub mod check;
+pub mod doctor;
 mod error_text;
 pub mod export_matches;
 pub mod health;
@@ -78,6 +80,14 @@ enum Command {
         #[arg(long, value_name = "NAME", requires = "ca")]
         server_name: Option<String>,
     },
+    /// Copy the database and key files of a server with a SQLite store, while it runs.
+    #[command(mut_args(backup::hide_unused_settings))]
+    Backup(Box<backup::BackupFlags>),
+    /// Put a backup in the place of a SQLite store that no server uses.
+    #[command(mut_args(backup::hide_unused_settings))]
+    Restore(Box<backup::RestoreFlags>),
+    /// Check configuration, files, store and clock, and say what to mend; changes nothing.
+    Doctor(Box<doctor::DoctorFlags>),
     /// Generate a key pair for signing callers' tokens: private key, public key and JWKS.
     Keygen {
         /// Directory for the files, or prefix of their names.
@@ -115,6 +125,9 @@ pub fn run() -> ExitCode {
             if succeeded { ExitStatus::Success } else { ExitStatus::Failed }
         }
         Some(Command::Health { address, ca, server_name }) => health::check_health(&address, ca, server_name),
+        Some(Command::Backup(flags)) => backup::back_up(*flags, &mut io::stdout().lock()),
+        Some(Command::Restore(flags)) => backup::restore(*flags, &mut io::stdout().lock()),
+        Some(Command::Doctor(flags)) => doctor::diagnose(*flags, &mut io::stdout().lock()),
         Some(Command::Keygen { out }) => {
             report_result(keygen::generate_issuing_key(&out, &SystemClock::start(), &mut io::stdout().lock()))
         }

@@ -42,6 +42,8 @@ pub const RULESET_REMOVAL_GRACE_RANGE_S: RangeInclusive<u32> = 0..=86_400;
 pub const SHUTDOWN_GRACE_PERIOD_RANGE_S: RangeInclusive<u32> = 1..=25;
 /// Store outage after which the server reports not ready, seconds.
 pub const MAX_STALENESS_RANGE_S: RangeInclusive<u32> = 1..=3_600;
+/// Time to wait at startup for the database, seconds. Longer than the recovery of most databases.
+pub const STORE_WAIT_RANGE_S: RangeInclusive<u32> = 0..=600;
 /// Size at which an audit log file is renamed, MiB.
 pub const AUDIT_LOG_MAX_MIB_RANGE: RangeInclusive<u32> = 1..=4_096;
 /// Renamed audit log files that are kept.
@@ -82,6 +84,8 @@ pub struct Config {
     pub cors_origins: Vec<String>,
     /// Database.
     pub store: StoreTarget,
+    /// Time to wait at startup for a Postgres that cannot be reached, seconds, in `STORE_WAIT_RANGE_S`.
+    pub store_wait_s: u32,
     /// Silos to load and serve; `None` for all.
     pub silos: Option<Vec<u64>>,
     /// Maximum silos with live tickets or advertisements, in `MAX_OPEN_SILOS_RANGE`. Silos that `silos` names are not limited.
@@ -125,6 +129,8 @@ pub struct Config {
     pub match_key_file: Option<PathBuf>,
     /// File with the secret of the keys by which answers name users. `None` with the memory store, as for `token_key_file`.
     pub user_key_file: Option<PathBuf>,
+    /// File of erasures; `None` to keep none.
+    pub erasure_log_file: Option<PathBuf>,
     /// File with the keys of beacons' receipts. `None`: the server knows no beacons.
     pub beacon_fleet_key_file: Option<PathBuf>,
     /// When a receipt counts as measured at the caller's own network.

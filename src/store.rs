@@ -10,6 +10,7 @@ mod adverts;
 pub mod allocation_offers;
 pub mod beacons;
 mod column_reader;
+pub mod erasure_log;
 mod error;
 pub mod memory;
 pub mod metered;

@@ -105,6 +105,7 @@ impl InProcessServer {
             served_silos: None,
             supervisor: fireteam::supervisor::TaskSupervisor::default(),
             pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
+            erasure_log: None,
             beacon_settings: BeaconSettings::default(),
             encode_static_candidate_fields: encode_advert,
         };

@@ -32,6 +32,8 @@ pub enum KeyPurpose {
     Credential = 2,
     /// Answers to operators.
     Operator = 3,
+    /// The file of erasures.
+    ErasureLog = 4,
 }
 
 /// Secret of the public keys. All servers of a deployment share it.
@@ -40,7 +42,7 @@ pub struct PublicUserKeySecret {
     /// HMAC state after absorbing the secret.
     hmac: Hmac<Sha256>,
     /// Cipher of each purpose, in the order of [`KeyPurpose`].
-    ciphers: [BlockCipher; 3],
+    ciphers: [BlockCipher; 4],
 }
 
 impl fmt::Debug for PublicUserKeySecret {
@@ -55,7 +57,7 @@ impl PublicUserKeySecret {
     #[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
     pub fn new(secret: [u8; SIGNING_KEY_BYTES]) -> Self {
         let hmac = Hmac::new_from_slice(&secret).expect("HMAC accepts keys of any length");
-        let purposes = [KeyPurpose::Leaderboard, KeyPurpose::Credential, KeyPurpose::Operator];
+        let purposes = [KeyPurpose::Leaderboard, KeyPurpose::Credential, KeyPurpose::Operator, KeyPurpose::ErasureLog];
         let ciphers = purposes.map(|purpose| BlockCipher::new(first_block(digest(&hmac, &[&[purpose as u8]]))));
         Self { hmac, ciphers }
     }
@@ -91,11 +93,12 @@ impl PublicUserKeySecret {
     }
 
     fn cipher(&self, purpose: KeyPurpose) -> &BlockCipher {
-        let [leaderboard, credential, operator] = &self.ciphers;
+        let [leaderboard, credential, operator, erasure_log] = &self.ciphers;
         match purpose {
             KeyPurpose::Leaderboard => leaderboard,
             KeyPurpose::Credential => credential,
             KeyPurpose::Operator => operator,
+            KeyPurpose::ErasureLog => erasure_log,
         }
     }
 }
@@ -122,7 +125,7 @@ mod tests {
     fn public_user_keys_differ_by_secret_and_purpose_and_can_be_read_back() {
         let (keys, others) =
             (PublicUserKeySecret::new([1; SIGNING_KEY_BYTES]), PublicUserKeySecret::new([2; SIGNING_KEY_BYTES]));
-        let purposes = [KeyPurpose::Leaderboard, KeyPurpose::Credential, KeyPurpose::Operator];
+        let purposes = [KeyPurpose::Leaderboard, KeyPurpose::Credential, KeyPurpose::Operator, KeyPurpose::ErasureLog];
         let mut seen = BTreeSet::new();
         for number in 0..100 {
             let user = UserKey::from_name(&format!("user-{number}"));

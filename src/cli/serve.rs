@@ -69,7 +69,7 @@ fn run_server(config: Config) -> anyhow::Result<()> {
 }
 
 /// Exit status for an error. A store that cannot be used needs the operator; a restart does not help.
-fn exit_status_for(error: &anyhow::Error) -> ExitStatus {
+pub(super) fn exit_status_for(error: &anyhow::Error) -> ExitStatus {
     match error.chain().find_map(|cause| cause.downcast_ref::<StoreError>()) {
         Some(
             StoreError::Locked(_)

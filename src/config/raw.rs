@@ -54,6 +54,9 @@ pub struct RawSettings {
     /// Database: `sqlite:PATH`, `postgres://…` for several servers, or `memory:` [default: sqlite:fireteam.db].
     #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE", hide_env_values = true)]
     pub store: Option<StoreSetting>,
+    /// Time to wait at startup for a `postgres:` store that cannot be reached, seconds, 0 to 600 [default: 30].
+    #[arg(long, env = "FIRETEAM_STORE_WAIT_S", value_name = "SECONDS")]
+    pub store_wait_s: Option<u32>,
     /// Silos to load and serve, ids; requires a `postgres:` store [default: all].
     #[arg(long, env = "FIRETEAM_SILOS", value_name = "ID", num_args = 1.., value_delimiter = ',')]
     pub silos: Option<Vec<u64>>,
@@ -132,6 +135,9 @@ pub struct RawSettings {
     /// Secret of the keys by which answers name users, created if missing [default: beside the token keys; the same on all servers].
     #[arg(long, env = "FIRETEAM_USER_KEY_FILE", value_name = "FILE")]
     pub user_key_file: Option<PathBuf>,
+    /// File of erasures of users, which are repeated on a store restored from a backup, created if missing; one for each server [default: beside the SQLite file; none with `postgres:`].
+    #[arg(long, env = "FIRETEAM_ERASURE_LOG_FILE", value_name = "FILE")]
+    pub erasure_log_file: Option<PathBuf>,
     /// Keys of beacons' receipts, created if missing, the same on all servers; without them the server knows no beacons [default: none].
     #[arg(long, env = "FIRETEAM_BEACON_FLEET_KEY_FILE", value_name = "FILE")]
     pub beacon_fleet_key_file: Option<PathBuf>,
@@ -230,6 +236,7 @@ impl RawSettings {
             operator_hosts: self.operator_hosts.or(fallback.operator_hosts),
             cors_origins: self.cors_origins.or(fallback.cors_origins),
             store: self.store.or(fallback.store),
+            store_wait_s: self.store_wait_s.or(fallback.store_wait_s),
             silos: self.silos.or(fallback.silos),
             max_silos: self.max_silos.or(fallback.max_silos),
             max_silos_per_user: self.max_silos_per_user.or(fallback.max_silos_per_user),
@@ -260,6 +267,7 @@ impl RawSettings {
             token_key_file: self.token_key_file.or(fallback.token_key_file),
             match_key_file: self.match_key_file.or(fallback.match_key_file),
             user_key_file: self.user_key_file.or(fallback.user_key_file),
+            erasure_log_file: self.erasure_log_file.or(fallback.erasure_log_file),
             beacon_fleet_key_file: self.beacon_fleet_key_file.or(fallback.beacon_fleet_key_file),
             receipt_prefix: self.receipt_prefix.or(fallback.receipt_prefix),
             observe_tcp: self.observe_tcp.or(fallback.observe_tcp),

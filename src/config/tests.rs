@@ -44,6 +44,7 @@ fn config_defaults_match_the_manual() {
     let expected = r#"listen = "127.0.0.1:50051"
 operator_listen = "127.0.0.1:50052"
 store = "sqlite:fireteam.db"
+store_wait_s = 30
 max_silos = 1024
 max_silos_per_user = 8
 max_advertisements_per_client = 1
@@ -60,6 +61,7 @@ audit_log_max_files = 100
 token_key_file = "fireteam.token-key"
 match_key_file = "fireteam.match-key.pem"
 user_key_file = "fireteam.user-key"
+erasure_log_file = "fireteam.erasures"
 receipt_prefix = "place"
 observe_tcp = true
 allow_client_locality = false
@@ -140,6 +142,7 @@ fn printed_config_loads_as_the_same_config() {
     assert_eq!(load_config(&everything).unwrap().trusted_proxies.len(), 2);
     let memory = load_config(&["--store=memory:"]).unwrap();
     assert_eq!((memory.token_key_file, memory.match_key_file, memory.user_key_file), (None, None, None));
+    assert_eq!(memory.erasure_log_file, None);
 }
 
 #[test]

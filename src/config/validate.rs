@@ -18,7 +18,7 @@ use crate::config::{
     LOCATION_GRID_RANGE_DEGREES, LOG_MAX_KIB_PER_MINUTE_RANGE, LogFormat, MAX_ADVERTISEMENTS_PER_GAME_SERVER_RANGE,
     MAX_LIVE_OBJECTS_PER_CLIENT_RANGE, MAX_OPEN_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
     RATING_RETENTION_RANGE_DAYS, RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S,
-    RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, StoreSetting, StoreTarget,
+    RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, STORE_WAIT_RANGE_S, StoreSetting, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -29,6 +29,7 @@ const SQLITE_SCHEME: &str = "sqlite:";
 /// File name extensions of the default key files beside a SQLite file.
 const DEFAULT_TOKEN_KEY_FILE_EXTENSION: &str = "token-key";
 const DEFAULT_MATCH_KEY_FILE_EXTENSION: &str = "match-key.pem";
+const DEFAULT_ERASURE_LOG_FILE_EXTENSION: &str = "erasures";
 /// The same, beside the token keys.
 const DEFAULT_USER_KEY_FILE_EXTENSION: &str = "user-key";
 
@@ -48,6 +49,8 @@ pub(super) fn validate_settings(
     let rate_limits = errors.parse_rate_limits(settings.rate_limits);
     let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, DEFAULT_TOKEN_KEY_FILE_EXTENSION));
     let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, DEFAULT_MATCH_KEY_FILE_EXTENSION));
+    let erasure_log_file =
+        settings.erasure_log_file.or_else(|| default_key_file(&store, DEFAULT_ERASURE_LOG_FILE_EXTENSION));
     let region_places = errors.parse_region_places(settings.region_places);
     let default_user_key_file = || Some(token_key_file.as_ref()?.with_extension(DEFAULT_USER_KEY_FILE_EXTENSION));
     let user_key_file = settings.user_key_file.or_else(default_user_key_file);
@@ -91,6 +94,7 @@ pub(super) fn validate_settings(
             MAX_STALENESS_RANGE_S,
         ),
         store,
+        store_wait_s: errors.check_range("store_wait_s", settings.store_wait_s.unwrap_or(30), STORE_WAIT_RANGE_S),
         rulesets: match settings.rulesets {
             Some(path) if path.as_os_str() == BUNDLED_SCHEME => RulesetSource::Bundled,
             Some(path) => RulesetSource::Directory(path),
@@ -119,6 +123,7 @@ pub(super) fn validate_settings(
         token_key_file,
         match_key_file,
         user_key_file,
+        erasure_log_file,
         beacon_fleet_key_file: settings.beacon_fleet_key_file,
         receipt_prefix: settings.receipt_prefix.unwrap_or_default(),
         observe_tcp: settings.observe_tcp.unwrap_or(true),
@@ -206,6 +211,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
             StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
             StoreTarget::Postgres(url) => url.to_string(),
         })),
+        store_wait_s: Some(config.store_wait_s),
         silos: config.silos.clone(),
         max_silos: Some(config.max_silos),
         max_silos_per_user: Some(config.max_silos_per_user),
@@ -235,6 +241,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         token_key_file: config.token_key_file.clone(),
         match_key_file: config.match_key_file.clone(),
         user_key_file: config.user_key_file.clone(),
+        erasure_log_file: config.erasure_log_file.clone(),
         beacon_fleet_key_file: config.beacon_fleet_key_file.clone(),
         receipt_prefix: Some(config.receipt_prefix),
         observe_tcp: Some(config.observe_tcp),
@@ -289,7 +296,7 @@ fn scheme_of(text: &str) -> Option<&str> {
     (is_word && rest.starts_with('/')).then_some(scheme)
 }
 
-/// Default key file of a SQLite store: `fireteam.token-key` beside `fireteam.db`, never inside it.
+/// Default key file, or erasure log, of a SQLite store: `fireteam.token-key` beside `fireteam.db`, never inside it.
 fn default_key_file(store: &StoreTarget, ending: &str) -> Option<PathBuf> {
     match store {
         StoreTarget::Memory | StoreTarget::Postgres(_) => None,

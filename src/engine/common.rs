@@ -38,6 +38,7 @@ use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
 use crate::rules::catalog::MatchRulesetLookup;
+use crate::store::erasure_log::ErasureLog;
 use crate::store::pass_failure::PassFailureFolder;
 use crate::store::{Store, StoreError};
 use crate::supervisor::TaskSupervisor;
@@ -93,6 +94,8 @@ pub(crate) struct Common {
     pub(crate) supervisor: TaskSupervisor,
     /// Keeps the input of a pass that panicked.
     pub(crate) pass_failures: PassFailureFolder,
+    /// File of erasures; `None` to keep none.
+    pub(crate) erasure_log: Option<Arc<ErasureLog>>,
 }
 
 /// Place with the center of its grid cell, if it is known.

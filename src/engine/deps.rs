@@ -25,6 +25,7 @@ use crate::engine::write_health::WriteHealth;
 use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
 use crate::store::Store;
+use crate::store::erasure_log::ErasureLog;
 use crate::store::pass_failure::PassFailureFolder;
 use crate::supervisor::TaskSupervisor;
 use crate::telemetry::metric::Metrics;
@@ -55,6 +56,8 @@ pub struct EngineDeps {
     pub supervisor: TaskSupervisor,
     /// Folder for the inputs of passes that panicked.
     pub pass_failures: PassFailureFolder,
+    /// File of erasures; `None` to keep none.
+    pub erasure_log: Option<Arc<ErasureLog>>,
     /// Keys of the beacons' receipts.
     pub beacon_settings: BeaconSettings,
     /// Encodes the part of a search result that does not depend on the search.
@@ -77,6 +80,7 @@ impl EngineDeps {
             served_silos,
             supervisor,
             pass_failures,
+            erasure_log,
             beacon_settings: beacons,
             encode_static_candidate_fields: encode_advert,
         } = self;
@@ -111,6 +115,7 @@ impl EngineDeps {
             server_outages: OutageLog::default(),
             supervisor,
             pass_failures,
+            erasure_log,
         };
         (common, encode_advert)
     }

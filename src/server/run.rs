@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -23,6 +24,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
 use crate::files;
 use crate::server::signal::shutdown_signal;
+use crate::server::startup::store::StoppedWhileWaiting;
 use crate::server::startup::{App, start_supervised_app};
 use crate::server::tls::ReloadableTlsConfig;
 use crate::supervisor::{TaskFailure, TaskSupervisor};
@@ -54,10 +56,15 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
         () = &mut stop => return Ok(()),
     };
     let clock = Arc::new(SystemClock::start());
-    let mut start = std::pin::pin!(start_supervised_app(&config, clock, metrics, supervisor.clone()));
+    let stop_waiting = CancellationToken::new();
+    let start = start_supervised_app(&config, clock, metrics, supervisor.clone(), &stop_waiting);
+    let mut start = std::pin::pin!(start);
     let app = tokio::select! {
         app = &mut start => app?,
-        () = &mut stop => return stop_during_startup(start, &config).await,
+        () = &mut stop => {
+            stop_waiting.cancel();
+            return stop_during_startup(start, &config).await;
+        }
     };
     let _app_watchers = tokio::select! {
         watchers = async { anyhow::Ok((watch_geoip_files(&app).await?, watch_auth_keys(&app).await?)) } => watchers?,
@@ -148,6 +155,7 @@ async fn stop_during_startup(
 ) -> anyhow::Result<()> {
     tracing::info!("shutdown started");
     match tokio::time::timeout(grace_period(config), start).await {
+        Ok(Err(error)) if error.chain().any(|cause| cause.is::<StoppedWhileWaiting>()) => {}
         Ok(app) => shut_down_in_time(app?, config).await,
         Err(_) => tracing::warn!("shutdown grace period exceeded; the start was abandoned"),
     }

@@ -2,7 +2,7 @@
 //! ports.
 
 mod files;
-mod store;
+pub(super) mod store;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,9 @@ use crate::server::metric_recorders::RpcMetrics;
 use crate::server::own_beacon::{self, BoundBeacon, RunningBeacon};
 use crate::server::process_usage::render_with_process_usage;
 use crate::server::startup::files::{StartupFiles, ruleset_directory};
-use crate::server::startup::store::{open_store, record_or_check_user_key_secret};
+use crate::server::startup::store::{
+    open_erasure_log, open_store, record_or_check_user_key_secret, repeat_kept_erasures,
+};
 use crate::server::tcp_round_trip;
 use crate::server::tls::ReloadableTlsConfig;
 use crate::server::{self, HealthCheckFn, RunningServer, Server};
@@ -92,23 +94,26 @@ impl ReportTasks {
 pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<App> {
     let metrics = Arc::new(Metrics::new());
     let supervisor = TaskSupervisor::new(metrics.task_panics.clone());
-    start_supervised_app(config, clock, metrics, supervisor).await
+    start_supervised_app(config, clock, metrics, supervisor, &CancellationToken::new()).await
 }
 
-/// Starts as `start_app` does, with the metrics and the supervisor of tasks that the caller has started before.
+/// Starts as `start_app` does, with the metrics and the supervisor of tasks that the caller has started before. Fails with
+/// `StoppedWhileWaiting` if `stop_waiting` is cancelled before the database can be reached.
 pub(super) async fn start_supervised_app(
     config: &Config,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     supervisor: TaskSupervisor,
+    stop_waiting: &CancellationToken,
 ) -> anyhow::Result<App> {
     metrics.set_process_start(clock.now());
     let settings = engine_settings(config);
     let files = StartupFiles::load_on_thread(config, &clock, &metrics).await?;
     let StartupFiles { catalog, signer, match_keys, user_keys, beacons, tls, locator, authenticator, audit_log } =
         files;
-    let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
+    let store = open_store(config, &*clock, &metrics, &supervisor, stop_waiting).await.context("open store")?;
     record_or_check_user_key_secret(config, &*store, &user_keys).await?;
+    let erasure_log = open_erasure_log(config, &user_keys, &clock).await.context("open erasure log")?;
     // Used for the place of the own beacon alone.
     let observes_tcp_floor = config.observe_tcp && config.beacon.is_some() && tcp_round_trip::is_supported().await;
     let own_beacon = bind_own_beacon(config, &beacons, &clock, &metrics)?;
@@ -125,10 +130,12 @@ pub(super) async fn start_supervised_app(
         served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
         supervisor: supervisor.clone(),
         pass_failures: PassFailureFolder::new(config.pass_failure_dir.clone()),
+        erasure_log,
         beacon_settings: beacons,
         encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
+    repeat_kept_erasures(&engine).await?;
     let reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
     let rpc_metrics = Arc::new(RpcMetrics::new(metrics.clone()));
     let counted_events = UnloggedRejectionReporter { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };

@@ -176,6 +176,14 @@ impl<M: StoreObserver> UserDataStore for MeteredStore<M> {
     async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError> {
         self.inner.record_user_key_secret_id(secret_id).await
     }
+
+    async fn read_erasure_position(&self, log_id: u64) -> Result<u64, StoreError> {
+        self.inner.read_erasure_position(log_id).await
+    }
+
+    async fn record_erasure_position(&self, log_id: u64, position: u64) -> Result<(), StoreError> {
+        self.inner.record_erasure_position(log_id, position).await
+    }
 }
 
 /// Forwarded without a report: no client waits for it.

@@ -10,6 +10,7 @@ mod adverts;
 mod allocation_offers;
 mod beacons;
 mod connection;
+pub mod diagnosis;
 mod outages;
 mod queues;
 mod replica_identity;
@@ -18,6 +19,7 @@ mod statistics;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -29,6 +31,7 @@ use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::statements::READ_DATABASE_TIME;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
+use crate::store::postgres::connection::wait::wait_for_database;
 use crate::store::postgres::connection::write_session::{SessionStatements, WriteSession, run_with_exclusive_session};
 pub use crate::store::postgres::replica_identity::FireteamReplica;
 use crate::store::rows;
@@ -109,6 +112,14 @@ impl PostgresStore {
             writer_version_check: WriterGate::default(),
             supervisor: supervisor.clone(),
         })
+    }
+
+    /// Waits for a database that starts, for at most `max`. Each failed attempt is a line of the log.
+    ///
+    /// Fails with host and cause when the time is over. Returns at once, with success, if waiting cannot help, for example after a
+    /// wrong password: `open` then has the error.
+    pub async fn wait_until_reachable(url: &str, max: Duration) -> Result<(), StoreError> {
+        wait_for_database(&open::connect_options(url)?, max).await
     }
 
     /// Time of the database's clock, to set the server's clock at startup.

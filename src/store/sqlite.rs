@@ -6,8 +6,10 @@
 
 mod adverts;
 mod allocation_offers;
+pub mod backup;
 mod beacons;
 mod connection;
+pub mod diagnosis;
 mod outages;
 mod queues;
 mod ruleset_copies;

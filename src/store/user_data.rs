@@ -74,4 +74,16 @@ pub trait UserDataStore: Send + Sync + 'static {
 
     /// Records the id of the secret of public user keys, if none is recorded. Returns the recorded one.
     async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError>;
+
+    /// Number of the last erasure of an erasure log that this store has finished; 0 for none. See
+    /// [`ErasureLog`](crate::store::erasure_log::ErasureLog).
+    async fn read_erasure_position(&self, log_id: u64) -> Result<u64, StoreError>;
+
+    /// Records that the erasures of a log up to this number are finished. A lower number changes nothing.
+    async fn record_erasure_position(&self, log_id: u64, position: u64) -> Result<(), StoreError>;
+}
+
+/// Name of the store setting with the position in an erasure log.
+pub(super) fn erasure_position_setting(log_id: u64) -> String {
+    format!("erasures {log_id:016x}")
 }

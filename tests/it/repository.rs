@@ -1,6 +1,7 @@
 //! The repository itself: dependency rules, wording, documents, coverage.
 
 pub(crate) mod client_packages;
+pub(crate) mod configuration;
 pub(crate) mod coverage;
 pub(crate) mod dashboards;
 pub(crate) mod dependency_floors;

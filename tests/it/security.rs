@@ -23,6 +23,7 @@ pub(crate) mod player_probes;
 pub(crate) mod predicted_searches;
 pub(crate) mod proxy_protocol;
 pub(crate) mod rate_limits;
+pub(crate) mod restored_backups;
 pub(crate) mod role_matrix;
 pub(crate) mod scraping;
 pub(crate) mod search_cost;

@@ -3,6 +3,7 @@
 pub(crate) mod beacon;
 pub(crate) mod config_command;
 pub(crate) mod dashboards;
+pub(crate) mod doctor;
 pub(crate) mod error_messages;
 pub(crate) mod file_reload;
 pub(crate) mod full_disk;
@@ -11,5 +12,6 @@ pub(crate) mod hidden_passwords;
 pub(crate) mod special_files;
 pub(crate) mod startup;
 pub(crate) mod stop;
+pub(crate) mod store_wait;
 pub(crate) mod task_panics;
 pub(crate) mod tls_certificates;

@@ -88,6 +88,7 @@ mod table_checks;
 mod support {
     #[expect(dead_code, reason = "tests/it uses the rest")]
     pub(crate) mod allocator;
+    #[expect(dead_code, reason = "tests/it uses the rest")]
     pub(crate) mod database;
     #[path = "../../common/delay_line.rs"]
     pub(crate) mod delay_line;

@@ -1,16 +1,22 @@
 //! Store of a server at startup: opened, with the clock of its database and the same secret as the other servers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use thiserror::Error;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::auth::public_user_keys::PublicUserKeySecret;
 use crate::clock::Clock;
 use crate::config::{Config, StoreTarget};
 use crate::domain::id::SiloId;
+use crate::engine::Engine;
 use crate::engine::startup_retry::retry_at_startup;
+use crate::files::{READ_DEADLINE, run_with_deadline};
 use crate::server::metric_recorders::StoreMeter;
+use crate::store::erasure_log::ErasureLog;
 use crate::store::memory::MemoryStore;
 use crate::store::metered::MeteredStore;
 use crate::store::postgres::{FireteamReplica, PostgresStore};
@@ -22,12 +28,18 @@ use crate::telemetry::metric::Metrics;
 /// Attempts to read the store's time at startup. A store may be busy when many servers start at once.
 const STORE_TIME_ATTEMPTS_MAX: usize = 20;
 
-/// Opens the store that the configuration names. The clock follows the database's, if servers share one.
+/// A signal has ended the start while it waited for the database. Nothing was opened.
+#[derive(Debug, Error)]
+#[error("stopped while waiting for the database")]
+pub(in crate::server) struct StoppedWhileWaiting;
+
+/// Opens the store that the configuration names, and waits for a database that does not accept connections yet, until `stop`. The clock follows the database's, if servers share one.
 pub(super) async fn open_store(
     config: &Config,
     clock: &dyn Clock,
     metrics: &Arc<Metrics>,
     supervisor: &TaskSupervisor,
+    stop: &CancellationToken,
 ) -> anyhow::Result<Arc<dyn Store>> {
     let inner: Arc<dyn Store> = match &config.store {
         StoreTarget::Memory => Arc::new(MemoryStore::new()),
@@ -43,7 +55,13 @@ pub(super) async fn open_store(
                     "parameters of the store URL ignored, the driver does not know them"
                 );
             }
-            let store = PostgresStore::open_supervised(&url.driver_url_with_password(), replica, supervisor).await?;
+            let driver_url = url.driver_url_with_password();
+            let max_wait = Duration::from_secs(u64::from(config.store_wait_s));
+            tokio::select! {
+                reached = PostgresStore::wait_until_reachable(&driver_url, max_wait) => reached?,
+                () = stop.cancelled() => return Err(StoppedWhileWaiting.into()),
+            }
+            let store = PostgresStore::open_supervised(&driver_url, replica, supervisor).await?;
             synchronize_clock(&store, clock).await?;
             Arc::new(store)
         }
@@ -71,6 +89,33 @@ pub(super) async fn record_or_check_user_key_secret(
          --user-key-file",
         path.display()
     ))
+}
+
+/// Opens the file of erasures, if there is one, on a thread of its own.
+pub(super) async fn open_erasure_log(
+    config: &Config,
+    user_keys: &PublicUserKeySecret,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Option<Arc<ErasureLog>>> {
+    let Some(path) = config.erasure_log_file.clone() else { return Ok(None) };
+    let [new_id, _] = u64_halves(clock.random_bytes());
+    let (fingerprint, now) = (user_keys.secret_fingerprint(), clock.now());
+    let open = move || {
+        let file = path.clone();
+        run_with_deadline(&file, READ_DEADLINE, move || Ok(ErasureLog::open(&path, new_id, fingerprint, now)))
+    };
+    Ok(Some(Arc::new(tokio::task::spawn_blocking(open).await???)))
+}
+
+/// Erases again, before any client is served, whom the erasure log names and the store has not erased.
+pub(super) async fn repeat_kept_erasures(engine: &Engine) -> anyhow::Result<()> {
+    let erasures = engine.queues().repeat_kept_erasures().await;
+    let erasures = erasures
+        .map_err(|error| anyhow!("repeat the erasures of the erasure log: {error:?}; see the log before this line"))?;
+    if erasures > 0 {
+        tracing::warn!(erasures, "erasures not finished in this store, they were repeated");
+    }
+    Ok(())
 }
 
 /// Synchronizes the clock with the store's clock. Retries if the store is slow, because startup has more time than a

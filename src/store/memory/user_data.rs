@@ -87,6 +87,15 @@ impl UserDataStore for MemoryStore {
     async fn record_user_key_secret_id(&self, secret_id: i64) -> Result<i64, StoreError> {
         Ok(secret_id)
     }
+
+    /// Always 0: a process has no erasures of before.
+    async fn read_erasure_position(&self, _: u64) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    async fn record_erasure_position(&self, _: u64, _: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// Ids of the rows of a kind that name `user`.

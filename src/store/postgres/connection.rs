@@ -15,4 +15,5 @@ pub(super) mod slot;
 pub(super) mod statements;
 pub(super) mod unresolved_commits;
 pub(super) mod uuid_column;
+pub(super) mod wait;
 pub(super) mod write_session;

@@ -59,7 +59,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "store",
-        ours: &["domain", "telemetry", "clock", "supervisor"],
+        ours: &["domain", "telemetry", "clock", "supervisor", "files"],
         theirs: &["sqlx", "serde", "serde_json", "tokio", "tokio_stream", "tokio_util", "tracing"],
     },
     Layer {

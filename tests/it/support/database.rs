@@ -84,18 +84,37 @@ impl PostgresCluster {
     /// Sends the supervisor a command and waits until it is done: `halt` (immediate shutdown), `start`, `pause`
     /// (SIGSTOP to all processes) or `resume`. After `start`, the cluster accepts connections.
     pub(crate) fn send_command(&self, command: &str) {
-        let mut supervisor = self.supervisor.lock().expect("the lock is not poisoned");
-        writeln!(supervisor.0.stdin.as_mut().expect("piped"), "{command}").expect("write to the supervisor");
-        let mut response = String::new();
-        supervisor.1.read_line(&mut response).expect("read from the supervisor");
-        assert_eq!(response.trim(), command);
-        drop(supervisor);
+        self.send_command_only(command);
         if command == "start" {
             self.wait_until_ready();
         }
     }
 
-    fn url(&self, database: &str) -> String {
+    /// Sends a command as `send_command` does. After `start`, the cluster may not accept connections yet.
+    pub(crate) fn send_command_only(&self, command: &str) {
+        let mut supervisor = self.supervisor.lock().expect("the lock is not poisoned");
+        writeln!(supervisor.0.stdin.as_mut().expect("piped"), "{command}").expect("write to the supervisor");
+        let mut response = String::new();
+        supervisor.1.read_line(&mut response).expect("read from the supervisor");
+        assert_eq!(response.trim(), command);
+    }
+
+    /// Runs shell commands in the cluster's folder as its user. The environment names the cluster, as for the programs of Postgres.
+    pub(crate) fn run_shell(&self, commands: &str) {
+        let postgres = find_postgres_programs().expect("Postgres is installed").join("postgres");
+        // The folder of the others too, if this is a link.
+        let postgres = postgres.canonicalize().expect("a program");
+        let mut path = postgres.parent().expect("a folder").as_os_str().to_owned();
+        path.push(":/usr/local/bin:/usr/bin:/bin");
+        let mut shell = command_as_user("sh".into(), unprivileged_user());
+        shell.args(["-euc", commands]).current_dir(&self.folder).env("PATH", path);
+        shell.env("PGHOST", &self.folder).env("PGUSER", "fireteam").env("PGDATA", self.folder.join("data"));
+        let output = shell.stdin(Stdio::null()).output().expect("a shell");
+        assert!(output.status.success(), "{commands}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// URL of a database of the cluster.
+    pub(crate) fn url(&self, database: &str) -> String {
         format!("postgres:///{database}?host={}&user=fireteam", self.folder.display())
     }
 

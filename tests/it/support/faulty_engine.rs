@@ -54,6 +54,7 @@ pub(crate) async fn start_engine(
         served_silos: None,
         supervisor: TaskSupervisor::default(),
         pass_failures: PassFailureFolder::default(),
+        erasure_log: None,
         beacon_settings: BeaconSettings::default(),
         encode_static_candidate_fields,
     };

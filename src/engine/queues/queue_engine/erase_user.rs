@@ -1,6 +1,7 @@
 //! Erasure of a user: the user leaves every ticket and match, becomes a random key in the records of others, and all rows of
 //! the user's own are removed.
 
+use crate::auth::public_user_keys::KeyPurpose;
 use crate::domain::id::{AdvertisementId, MatchId, RatingKey, TicketId, UserKey};
 use crate::engine::error::EngineError;
 use crate::engine::queues::operator_command::EraseUserChangedRecords;
@@ -32,8 +33,69 @@ impl QueueEngine {
         user: UserKey,
         callers: &[UserKey],
     ) -> Result<EraseUserChangedRecords, EngineError> {
+        let _one_at_a_time = self.shared.user_data_scan_lock.lock().await;
+        let number = self.keep_in_erasure_log(user, callers).await?;
+        let answer = self.erase_in_rounds(user, callers).await?;
+        self.record_finished(number).await?;
+        Ok(answer)
+    }
+
+    /// Erases again the users whose erasures this store has not finished: it was restored from a backup, or a server ended in
+    /// between. Returns their number. Called before the first client call; several servers may do so.
+    pub async fn repeat_kept_erasures(&self) -> Result<usize, EngineError> {
+        let common = &self.shared.common;
+        let Some(log) = &common.erasure_log else { return Ok(0) };
+        let _one_at_a_time = self.shared.user_data_scan_lock.lock().await;
+        let content = log.content();
+        let read = common.store.read_erasure_position(log.file_id()).await;
+        let position = read.map_err(|error| log_and_return_unavailable(&error))?;
+        if content.has_dropped_after(position) {
+            tracing::error!(
+                position,
+                "erasures lost, the erasure log no longer has them; erase again by your own records whom this backup names"
+            );
+        }
+        let pending = content.after(position);
+        for erasure in pending {
+            let user_of =
+                |key: [u8; 16]| common.public_user_keys.user_of(KeyPurpose::ErasureLog, UserKey::from_bytes(key));
+            let callers: Vec<UserKey> = erasure.publishers.iter().copied().map(user_of).collect();
+            match self.erase_in_rounds(user_of(erasure.user), &callers).await {
+                // At another server the user has entered again, which is new data.
+                Ok(_) | Err(EngineError::Overloaded { .. }) => self.record_finished(Some(erasure.number)).await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pending.len())
+    }
+
+    /// Adds an erasure to the file, before it begins. Returns its number there.
+    async fn keep_in_erasure_log(&self, user: UserKey, callers: &[UserKey]) -> Result<Option<u64>, EngineError> {
+        let common = &self.shared.common;
+        let Some(log) = common.erasure_log.clone() else { return Ok(None) };
+        let key_of = |user: UserKey| *common.public_user_keys.public_key(KeyPurpose::ErasureLog, user).as_bytes();
+        let (user, callers): (_, Vec<_>) = (key_of(user), callers.iter().copied().map(key_of).collect());
+        let now = common.clock.now();
+        let written = tokio::task::spawn_blocking(move || log.append(now, user, &callers)).await;
+        let number = written.map_err(|_| EngineError::Internal)?.map_err(|error| log_and_return_unavailable(&error))?;
+        Ok(Some(number))
+    }
+
+    /// Records in the store that an erasure of the file is finished.
+    async fn record_finished(&self, number: Option<u64>) -> Result<(), EngineError> {
+        let common = &self.shared.common;
+        let (Some(log), Some(number)) = (&common.erasure_log, number) else { return Ok(()) };
+        let recorded = common.store.record_erasure_position(log.file_id(), number).await;
+        recorded.map_err(|error| log_and_return_unavailable(&error))
+    }
+
+    /// Erases a user while calls in progress may write more about the user.
+    async fn erase_in_rounds(
+        &self,
+        user: UserKey,
+        callers: &[UserKey],
+    ) -> Result<EraseUserChangedRecords, EngineError> {
         let shared = &self.shared;
-        let _one_at_a_time = shared.user_data_scan_lock.lock().await;
         let store = &shared.common.store;
         // A crash in between leaves a request behind, so that the next start cleans up.
         store

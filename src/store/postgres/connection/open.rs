@@ -98,7 +98,7 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
 }
 
 /// Adds the address of the database to the error of a failed connection: `postgres at HOST:PORT: …`.
-fn add_address_to_error(options: &PgConnectOptions, error: StoreError) -> StoreError {
+pub(in crate::store::postgres) fn add_address_to_error(options: &PgConnectOptions, error: StoreError) -> StoreError {
     let address = match options.get_socket() {
         Some(folder) => folder.display().to_string(),
         None => format!("{}:{}", options.get_host(), options.get_port()),

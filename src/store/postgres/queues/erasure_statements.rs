@@ -163,3 +163,11 @@ pub(super) const INSERT_PUBLIC_USER_KEY_SECRET_ID: &str =
 /// Recorded id of the secret of public user keys.
 pub(super) const READ_PUBLIC_USER_KEY_SECRET_ID: &str =
     "select value from store_setting where name = 'user_key_secret'";
+
+/// Value of a store setting.
+pub(super) const READ_STORE_SETTING: &str = "select value from store_setting where name = $1";
+
+/// Raises a store setting to a value.
+pub(super) const RAISE_STORE_SETTING: &str = "
+    insert into store_setting (name, value) values ($1, $2)
+    on conflict (name) do update set value = greatest(store_setting.value, excluded.value)";

@@ -15,7 +15,7 @@ use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::erasure_statements as sql;
 use crate::store::rows::from_ms;
-use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
+use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind, erasure_position_setting};
 
 /// Time limit for a read of a whole table, and for the cleanup.
 const SCAN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
@@ -129,6 +129,26 @@ impl UserDataStore for PostgresStore {
         query_within!(slot, OPERATION_TIMEOUT, "recording the user key", |connection| {
             record_user_key_secret_id(connection, secret_id)
         })
+    }
+
+    async fn read_erasure_position(&self, log_id: u64) -> Result<u64, StoreError> {
+        let setting = erasure_position_setting(log_id);
+        let mut slot = self.background_connection.lock().await;
+        let position: Option<i64> =
+            query_within!(slot, OPERATION_TIMEOUT, "reading the erasure position", |connection| {
+                sqlx::query_scalar(sql::READ_STORE_SETTING).bind(setting).fetch_optional(&mut *connection)
+            })?;
+        Ok(position.map_or(0, i64::cast_unsigned))
+    }
+
+    async fn record_erasure_position(&self, log_id: u64, position: u64) -> Result<(), StoreError> {
+        self.writer_version_check.check_may_write()?;
+        let (setting, position) = (erasure_position_setting(log_id), position.cast_signed());
+        let mut slot = self.background_connection.lock().await;
+        query_within!(slot, OPERATION_TIMEOUT, "recording the erasure position", |connection| {
+            sqlx::query(sql::RAISE_STORE_SETTING).bind(setting).bind(position).execute(&mut *connection)
+        })?;
+        Ok(())
     }
 }
 

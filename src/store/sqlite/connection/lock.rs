@@ -43,7 +43,8 @@ pub(in crate::store::sqlite) fn open_private_file(path: &Path) -> std::io::Resul
     options.open(path)
 }
 
-fn lock_file_path(database: &Path) -> PathBuf {
+/// Path of the lock file of a database.
+pub(in crate::store::sqlite) fn lock_file_path(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".lock");
     name.into()

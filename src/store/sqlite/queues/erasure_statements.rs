@@ -148,13 +148,21 @@ pub(super) const INSERT_PUBLIC_USER_KEY_SECRET_ID: &str =
 pub(super) const READ_PUBLIC_USER_KEY_SECRET_ID: &str =
     "select value from store_setting where name = 'user_key_secret'";
 
+/// Value of a store setting.
+pub(super) const READ_STORE_SETTING: &str = "select value from store_setting where name = $1";
+
+/// Raises a store setting to a value.
+pub(super) const RAISE_STORE_SETTING: &str = "
+    insert into store_setting (name, value) values ($1, $2)
+    on conflict (name) do update set value = max(value, excluded.value)";
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::tests::prepare_statements;
 
-    const SINGLE_STATEMENTS: [&str; 14] = [
+    const SINGLE_STATEMENTS: [&str; 16] = [
         READ_FEEDBACK_GIVEN_BY_USER,
         FIND_TICKETS_NAMING_USER,
         FIND_MATCHES_NAMING_USER,
@@ -169,6 +177,8 @@ mod tests {
         DELETE_ALL_CLEANUPS,
         INSERT_PUBLIC_USER_KEY_SECRET_ID,
         READ_PUBLIC_USER_KEY_SECRET_ID,
+        READ_STORE_SETTING,
+        RAISE_STORE_SETTING,
     ];
 
     #[tokio::test]

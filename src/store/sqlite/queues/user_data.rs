@@ -12,7 +12,7 @@ use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::{add_path_to_error, to_store_error};
 use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::queues::{erasure_statements as sql, fetch_rows_on_own_connection};
-use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
+use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind, erasure_position_setting};
 
 #[async_trait]
 impl UserDataStore for SqliteStore {
@@ -146,6 +146,33 @@ impl UserDataStore for SqliteStore {
                 read.fetch_one(&mut connection).await.map_err(to_store_error)
             }
             .await;
+            access.return_connection_if_ok(connection, &result);
+            result
+        })
+        .await
+    }
+
+    async fn read_erasure_position(&self, log_id: u64) -> Result<u64, StoreError> {
+        let path = self.path.clone();
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let read = sqlx::query_scalar(sql::READ_STORE_SETTING).bind(erasure_position_setting(log_id));
+            let result = read.fetch_optional(&mut connection).await.map_err(to_store_error);
+            access.return_connection_if_ok(connection, &result);
+            let position: Option<i64> = result?;
+            Ok(position.map_or(0, i64::cast_unsigned))
+        })
+        .await
+    }
+
+    async fn record_erasure_position(&self, log_id: u64, position: u64) -> Result<(), StoreError> {
+        self.writer_gate.check_may_write()?;
+        let path = self.path.clone();
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let write = sqlx::query(sql::RAISE_STORE_SETTING).bind(erasure_position_setting(log_id));
+            let write = write.bind(position.cast_signed()).execute(&mut connection).await;
+            let result = write.map(drop).map_err(to_store_error);
             access.return_connection_if_ok(connection, &result);
             result
         })
