@@ -197,10 +197,7 @@ impl Server {
         let serve_clients =
             port_server.serve_clients(clients, client_routes.into(), deps.cors_origins, stop_accepting.clone());
         let serve_operators = of_operators.serve(operators, operator_routes.into(), stop_accepting.clone());
-        let port_tasks = vec![
-            deps.supervisor.spawn_critical(TaskLabel::ClientPort, serve_clients),
-            deps.supervisor.spawn_critical(TaskLabel::OperatorPort, serve_operators),
-        ];
+        let port_tasks = spawn_port_tasks(&deps.supervisor, serve_clients, serve_operators);
         health.set_serving_status(is_fresh()).await;
         spawn_health_task(is_fresh, health, &drain, &deps.supervisor);
         Ok(RunningServer {
@@ -256,6 +253,18 @@ fn readiness_check(drain: &Drain, is_fresh: HealthCheckFn) -> HealthCheckFn {
 fn alive_and_fresh_check(supervisor: &TaskSupervisor, is_fresh: HealthCheckFn) -> HealthCheckFn {
     let is_alive = liveness_check(supervisor);
     Arc::new(move || is_alive() && is_fresh())
+}
+
+/// Starts the tasks of both ports. The server cannot go on without either.
+fn spawn_port_tasks(
+    supervisor: &TaskSupervisor,
+    serve_clients: impl Future<Output = ()> + Send + 'static,
+    serve_operators: impl Future<Output = ()> + Send + 'static,
+) -> Vec<JoinHandle<()>> {
+    vec![
+        supervisor.spawn_critical(TaskLabel::ClientPort, serve_clients),
+        supervisor.spawn_critical(TaskLabel::OperatorPort, serve_operators),
+    ]
 }
 
 fn spawn_health_task(is_fresh: HealthCheckFn, health: HealthState, drain: &Drain, supervisor: &TaskSupervisor) {

@@ -71,7 +71,7 @@ fn rejection_of_error(message: &MessageDescriptor, path: &Path, error: &serde_js
             FieldProblem { path, message: unknown_field_text(&message, name) }
         }
         (None, Some(field)) => {
-            let is_element = matches!(path.iter().last(), Some(Segment::Seq { .. }));
+            let is_element = matches!(path.iter().next_back(), Some(Segment::Seq { .. }));
             let expected = expected_value(&field, is_element);
             FieldProblem { path: path.to_string(), message: format!("send {expected}; {text}") }
         }
