@@ -37,7 +37,6 @@ impl SharedState {
         now: UnixMs,
         changed_queues: &mut BTreeSet<QueueKey>,
     ) {
-        let own = |now| (now, ChangeOrigin::OwnCommit);
         match (write, outcome) {
             (QueueWrite::ImportRatings { rows }, QueueOutcome::RatingsImported) => {
                 self.apply_own_ratings(rows, now, changed_queues)
@@ -58,12 +57,7 @@ impl SharedState {
                     self.forget_block_list(erasure.user, changed_queues);
                 }
                 self.apply_block_lists(block_lists, Some(now), changed_queues);
-                self.apply_tickets_and_matches(
-                    tickets.iter().cloned(),
-                    matches.iter().cloned(),
-                    own(now),
-                    changed_queues,
-                );
+                self.apply_own_commit(tickets, matches, now, changed_queues);
             }
             (
                 QueueWrite::RecordResult { end_transition, report, .. },
@@ -74,12 +68,7 @@ impl SharedState {
                 }
                 self.apply_own_ratings(ratings, now, changed_queues);
                 if let Some(QueueWrite::TransitionMatch { updated_match: next_match, .. }) = end_transition.as_deref() {
-                    self.apply_tickets_and_matches(
-                        tickets.iter().cloned(),
-                        [Arc::clone(next_match)],
-                        own(now),
-                        changed_queues,
-                    );
+                    self.apply_own_commit(tickets, std::slice::from_ref(next_match), now, changed_queues);
                 }
             }
             (QueueWrite::RecordFeedback { ruleset, stars, .. }, QueueOutcome::FeedbackRecorded(row)) => {
@@ -93,20 +82,15 @@ impl SharedState {
             ) => {
                 self.record_match_progress(match_, now);
                 self.apply_own_ratings(ratings, now, changed_queues);
-                self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(match_)], own(now), changed_queues);
+                self.apply_own_commit(tickets, std::slice::from_ref(match_), now, changed_queues);
             }
             (_, QueueOutcome::MatchStarted { started, tickets }) => {
-                self.apply_tickets_and_matches(
-                    tickets.iter().cloned(),
-                    [Arc::clone(started)],
-                    own(now),
-                    changed_queues,
-                );
+                self.apply_own_commit(tickets, std::slice::from_ref(started), now, changed_queues);
             }
             // The feed brings the ticket together with its match, so that watchers see the reason of the end.
             (_, QueueOutcome::CurrentTicket(stored)) if self.outdated_match_of_ended_ticket(stored).is_some() => {}
             (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {
-                self.apply_tickets_and_matches([stored.clone()], [], own(now), changed_queues);
+                self.apply_own_commit(std::slice::from_ref(stored), &[], now, changed_queues);
             }
             (_, QueueOutcome::StaleMatchVersion(Some(match_))) => self.apply_tickets_and_matches(
                 [],
@@ -116,6 +100,18 @@ impl SharedState {
             ),
             _ => {}
         }
+    }
+
+    /// Applies the tickets and matches of an own commit to memory, and records their events.
+    fn apply_own_commit(
+        &self,
+        tickets: &[StoredTicket],
+        matches: &[Arc<Match>],
+        now: UnixMs,
+        changed_queues: &mut BTreeSet<QueueKey>,
+    ) {
+        let (tickets, matches) = (tickets.iter().cloned(), matches.iter().cloned());
+        self.apply_tickets_and_matches(tickets, matches, (now, ChangeOrigin::OwnCommit), changed_queues);
     }
 
     /// Applies other replicas' changes to memory.
