@@ -199,6 +199,7 @@ pub(super) fn validate_settings(
 }
 
 /// Settings that produce `config`, all of them explicit.
+#[expect(clippy::too_many_lines, reason = "one line for each setting")]
 pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
     let beacon = config.beacon.as_ref();
     RawSettings {
