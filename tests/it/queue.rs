@@ -42,6 +42,7 @@ pub(crate) mod replay;
 pub(crate) mod returned_tickets;
 pub(crate) mod ruleset_removal;
 pub(crate) mod ruleset_retirement;
+mod ruleset_trial;
 pub(crate) mod runner_wakeups;
 pub(crate) mod seat_tokens;
 pub(crate) mod set_statistics;
