@@ -97,6 +97,12 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     start_supervised_app(config, clock, metrics, supervisor, &CancellationToken::new()).await
 }
 
+/// Limits of both ports. Streams get a second less than the process has to end.
+fn edge_limits(config: &Config) -> EdgeLimits {
+    let shutdown_grace = Duration::from_secs(u64::from(config.shutdown_grace_period_s.max(2) - 1));
+    EdgeLimits { shutdown_grace, ..EdgeLimits::default() }
+}
+
 /// Starts as `start_app` does, with the metrics and the supervisor of tasks that the caller has started before. Fails with
 /// `StoppedWhileWaiting` if `stop_waiting` is cancelled before the database can be reached.
 pub(super) async fn start_supervised_app(
@@ -166,10 +172,7 @@ pub(super) async fn start_supervised_app(
         clock,
         is_fresh: store_health_check(engine.clone(), config.max_staleness_s),
         supervisor: supervisor.clone(),
-        limits: EdgeLimits {
-            shutdown_grace: Duration::from_secs(u64::from(config.shutdown_grace_period_s.max(2) - 1)),
-            ..EdgeLimits::default()
-        },
+        limits: edge_limits(config),
         tls: tls.clone(),
         proxies: proxy_settings(config),
     })

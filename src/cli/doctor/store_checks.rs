@@ -183,6 +183,9 @@ mod tests {
         }
     }
 
+    /// Name of a finding, its verdict after a change of sound facts, and the change.
+    type ChangedFact<F> = (&'static str, Verdict, fn(&mut F));
+
     #[test]
     fn doctor_of_a_sound_postgres_is_ok() {
         let findings = check_postgres(&sound_postgres(), 4_500);
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn doctor_judges_each_setting_of_postgres() {
-        let cases: [(&str, Verdict, fn(&mut PostgresFacts)); 14] = [
+        let cases: [ChangedFact<PostgresFacts>; 14] = [
             ("store version", Verdict::Fail, |facts| facts.version = 130_014),
             ("store encoding", Verdict::Fail, |facts| facts.encoding = "SQL_ASCII".into()),
             ("store commits", Verdict::Fail, |facts| facts.synchronous_commit = "off".into()),
@@ -229,7 +232,7 @@ mod tests {
             wal_bytes: 0,
         };
         assert!(check_sqlite(&sound).iter().all(|finding| finding.verdict == Verdict::Ok));
-        let cases: [(&str, Verdict, fn(&mut SqliteFacts)); 4] = [
+        let cases: [ChangedFact<SqliteFacts>; 4] = [
             ("store integrity", Verdict::Fail, |facts| facts.quick_check = "page 3: bad".into()),
             ("store journal", Verdict::Warn, |facts| facts.journal_mode = "delete".into()),
             ("store log", Verdict::Warn, |facts| facts.wal_bytes = 300 << 20),

@@ -109,7 +109,7 @@ async fn declined_match_is_listed_and_in_the_history_of_its_ticket() {
         let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 12.0)]).await;
         ann.wait_for_state(pb::TicketState::Proposed).await;
         let live = wire::ListMatchesRequest { only_live: true, ..Default::default() };
-        let listed = operator.list_matches(live.clone()).await.expect("list").into_inner().matches;
+        let listed = operator.list_matches(live).await.expect("list").into_inner().matches;
         assert_eq!((listed.len(), listed[0].stage(), listed[0].players), (1, wire::MatchStage::ReadyCheck, 2));
         let match_id = bob.respond_to_match(false).await;
         ann.wait_for_state(pb::TicketState::Waiting).await;

@@ -54,7 +54,7 @@ async fn get_ruleset_has_limits_over_time_and_weights() {
         (get(Some(99), None), Code::NotFound),
         (get(Some(SET_ID), Some(1)), Code::FailedPrecondition),
     ] {
-        assert_eq!(operator.get_ruleset(request.clone()).await.expect_err("refused").code(), code, "{request:?}");
+        assert_eq!(operator.get_ruleset(request).await.expect_err("refused").code(), code, "{request:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! A complete server on free ports with its own store and a manual clock, used through the Rust client.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -107,17 +108,7 @@ impl TestServer {
             shutdown_grace_period_s: 10,
         };
         change(&mut config);
-        let default_file = match &config.store {
-            // Servers of one database must name users alike.
-            StoreTarget::Postgres(_) => {
-                let shared = folder.path().join("shared-user-key");
-                write_private_file(&shared, &"5e".repeat(32));
-                Some(shared)
-            }
-            StoreTarget::Memory | StoreTarget::Sqlite(_) => {
-                config.token_key_file.as_ref().map(|file| file.with_extension("user-key"))
-            }
-        };
+        let default_file = default_user_key_file(&config, folder.path());
         config.user_key_file = config.user_key_file.or(default_file);
         let parts = start_app(&config, clock.clone()).await.expect("the server starts");
         Self { clock, app: parts, config, folder, temporary_folders: Vec::new(), hosts: std::sync::Mutex::default() }
@@ -263,4 +254,18 @@ fn test_clock_moves_only_when_advanced() {
     clock.set_random_unit(0.99);
     assert_eq!(clock.random_unit_f64(), 0.99);
     assert_ne!(clock.random_bytes(), clock.random_bytes());
+}
+
+/// User key file of a server whose configuration has none. Servers of one database must name users alike.
+fn default_user_key_file(config: &Config, folder: &Path) -> Option<PathBuf> {
+    match &config.store {
+        StoreTarget::Postgres(_) => {
+            let shared = folder.join("shared-user-key");
+            write_private_file(&shared, &"5e".repeat(32));
+            Some(shared)
+        }
+        StoreTarget::Memory | StoreTarget::Sqlite(_) => {
+            config.token_key_file.as_ref().map(|file| file.with_extension("user-key"))
+        }
+    }
 }
