@@ -74,7 +74,7 @@ fn startup_error_names_host_and_port_of_the_database_without_its_password() {
         ("no-such-host.invalid".into(), "postgres at no-such-host.invalid:5432".into()),
     ] {
         let store = format!("postgres://me:s3cret-canary@{host}/none");
-        let error = startup_error(folder.path(), &[&["--store", &store], &keys[..]].concat());
+        let error = startup_error(folder.path(), &[&["--store", &store, "--store-wait-s", "0"], &keys[..]].concat());
         assert!(error.contains(&expected), "{error}");
         assert!(!error.contains("s3cret-canary"), "{error}");
     }
@@ -93,7 +93,7 @@ fn error_of_the_operating_system_is_printed_once() {
         &["--token-key-file", "missing/key"],
         &["--match-key-file", "missing/key"],
         &["--rulesets", "missing"],
-        &["--store", "postgres://127.0.0.1:1/none", "--token-key-file", "a", "--match-key-file", "b"],
+        &["--store", "postgres://127.0.0.1:1/none", "--store-wait-s=0", "--token-key-file=a", "--match-key-file=b"],
     ] {
         let error = startup_error(folder.path(), flags);
         assert_eq!(error.matches("(os error ").count(), 1, "{flags:?}: {error}");
