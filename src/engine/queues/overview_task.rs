@@ -15,16 +15,15 @@ use crate::engine::queues::overview::{
     WorldMap,
 };
 use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::snapshot::TICKETS_PER_READ;
 use crate::rules::catalog::CatalogState;
+use crate::telemetry::label::{MatchStageLabel, TicketStateLabel};
 
 /// Interval between two overviews.
 const OVERVIEW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of overviews that share one map. A map reads each waiting ticket and each advertisement.
 const OVERVIEWS_PER_MAP: u64 = 10;
-
-/// Tickets that are read under one lock, so that the queue writer waits for at most a fraction of a millisecond.
-const TICKETS_PER_LOCK: usize = 1_024;
 
 /// Publishes overviews while a watch is open, until stopped.
 pub(crate) async fn run_overview_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
@@ -69,7 +68,7 @@ fn read_places(shared: &SharedState, map_number: u64) -> PlacesAndCounts {
         let cache = shared.cache.read();
         cache.queues().flat_map(|(_, index)| index.waiting_tickets().map(|(_, id)| id)).collect()
     };
-    for ids in waiting.chunks(TICKETS_PER_LOCK) {
+    for ids in waiting.chunks(TICKETS_PER_READ) {
         let cache = shared.cache.read();
         for session in ids.iter().filter_map(|id| cache.ticket(*id)).map(|stored| &stored.ticket.session) {
             let players = u32::from(session.player_count());
@@ -136,18 +135,21 @@ fn read_overview(shared: &SharedState, advert_counts: &BTreeMap<SetId, AdvertKin
         let (cache, pass_reports) = (shared.cache.read(), shared.pass_reports.lock());
         for (key, index) in cache.queues() {
             let set = sets.entry(key.set_id).or_default();
-            let stages = index.match_stage_counts();
-            set.waiting_tickets += index.waiting_ticket_count() as u64;
-            set.waiting_players += u64::from(index.waiting_player_count());
             let longest_wait_ms = index.waiting_tickets().next().map_or(0, |(entered_at, _)| now.ms_since(entered_at));
             set.longest_wait_ms = set.longest_wait_ms.max(longest_wait_ms);
-            set.ready_check_matches += u64::from(stages.ready_check);
-            set.placing_matches += u64::from(stages.placing);
-            set.playing_matches += u64::from(stages.playing);
             if let Some(report) = pass_reports.get(key) {
                 queues_run_here += 1;
                 set.last_pass_duration_ms = set.last_pass_duration_ms.max(report.last_pass_duration_ms);
             }
+        }
+        for (set_id, counts) in cache.live_counts_by_set() {
+            let set = sets.entry(set_id).or_default();
+            let matches = |stage: MatchStageLabel| counts.matches[stage as usize];
+            set.waiting_tickets = counts.tickets[TicketStateLabel::Waiting as usize];
+            set.waiting_players = counts.waiting_players;
+            set.ready_check_matches = matches(MatchStageLabel::ReadyCheck);
+            set.placing_matches = matches(MatchStageLabel::Placing) + matches(MatchStageLabel::Confirming);
+            set.playing_matches = matches(MatchStageLabel::Playing);
         }
         for set_id in cache.ended_match_counts().sets() {
             sets.entry(set_id).or_default().ended_matches = cache.ended_match_counts().of_set(set_id).to_vec();

@@ -69,7 +69,7 @@ pub(crate) struct SharedState {
     /// Held while a user is erased or exported: one reads whole tables at a time.
     pub(crate) user_data_scan_lock: tokio::sync::Mutex<()>,
     /// Held while a ruleset is tried.
-    pub(crate) ruleset_trial_lock: tokio::sync::Mutex<()>,
+    pub(crate) ruleset_trial_lock: Arc<tokio::sync::Mutex<()>>,
     /// Wakes the task that offers matches to allocators.
     pub(crate) allocation_offer_wakeup: Notify,
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
@@ -141,7 +141,7 @@ impl SharedState {
             overview: OverviewChannel::default(),
             allocators: Mutex::default(),
             user_data_scan_lock: tokio::sync::Mutex::default(),
-            ruleset_trial_lock: tokio::sync::Mutex::default(),
+            ruleset_trial_lock: Arc::default(),
             allocation_offer_wakeup: Notify::new(),
             queue_writer,
             has_replicas,

@@ -23,8 +23,8 @@ use crate::engine::queues::queue_predictions::VectorCompleter;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::{QueueKey, TicketState};
 
-/// Tickets that a snapshot reads from the cache at once.
-const TICKETS_PER_READ: usize = 1_024;
+/// Tickets that are read from the cache under one lock, so that a write waits for a fraction of a millisecond at most.
+pub(crate) const TICKETS_PER_READ: usize = 1_024;
 
 /// Queue state at one moment, owned, so that another thread can use it.
 pub(crate) struct QueueSnapshot {

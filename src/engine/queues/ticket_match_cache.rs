@@ -33,7 +33,6 @@ use self::awaited_reports::AwaitedReports;
 pub(crate) use self::ended_match_counts::EndedMatchCounts;
 use self::indexed_deadline_inputs::IndexedDeadlineInputs;
 use self::live_counts::LiveCounts;
-use self::queue_index::CountedStage;
 pub(crate) use self::queue_index::QueueTicketsAndMatches;
 use self::returned_tickets::LastUnplayedMatches;
 
@@ -216,8 +215,7 @@ impl TicketMatchCache {
         if match_.stage.started_at().is_some() || previous.is_some_and(|before| before.stage.started_at().is_some()) {
             self.past_matches.record(key, &match_);
         }
-        let stage_before = previous.map(|existing| CountedStage::of(&existing.stage));
-        self.ended_match_counts.record(stage_before == Some(CountedStage::Ended), &match_);
+        self.ended_match_counts.record(previous.map(|before| &**before), &match_);
         let mut changed_queues = BTreeSet::from([key]);
         self.last_unplayed_matches.record(&match_);
         self.awaited_reports.record(&match_);
@@ -229,7 +227,6 @@ impl TicketMatchCache {
         index.change_count_at_last_change = change_count;
         index.set_match_deadline(match_.id, deadline);
         index.set_report_deadline(match_.id, reports_due_at);
-        index.stage_counts.record_move(stage_before, Some(CountedStage::of(&match_.stage)));
         if matches!(match_.stage, MatchStage::Placing { .. }) {
             index.placing_matches.insert(match_.id);
         } else {
@@ -297,7 +294,6 @@ impl TicketMatchCache {
         if let Some(index) = self.queues.get_mut(&key) {
             index.set_match_deadline(id, None);
             index.set_report_deadline(id, None);
-            index.stage_counts.record_move(Some(CountedStage::of(&previous.stage)), None);
             index.placing_matches.remove(&id);
             previous.backfilled_session.map(|session| index.backfill_matches.remove(&(session, id)));
         }

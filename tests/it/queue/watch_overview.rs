@@ -2,9 +2,10 @@
 
 use tonic::Streaming;
 
-use fireteam_client::pb;
+use fireteam_client::{Client, Ticket, pb};
 
 use crate::support::generated_client::{CancelMatchRequest, SetOverview, WatchOverviewRequest, WatchOverviewResponse};
+use crate::support::party_site::{PartySite, by_operator, on_each_store, wait_for_state};
 use crate::support::queue_server::{
     QueuedParty, SET_ID, duel_ruleset, enter_request, operator_client, servers_on_each_store, start_queue_server,
     start_queue_server_with_config,
@@ -106,4 +107,48 @@ async fn watch_overview_map_has_waiting_players_by_cell() {
     let cells: Vec<_> = map.cells.iter().map(|cell| (cell.latitude, cell.longitude, cell.waiting_players)).collect();
     assert_eq!((map.cell_degrees, cells), (5.0, vec![(52.5, 12.5, 1)]));
     assert_eq!(map.waiting_players_without_place, 1);
+}
+
+async fn watch_at(site: &PartySite, at: usize) -> Streaming<WatchOverviewResponse> {
+    let request = by_operator(site, WatchOverviewRequest {});
+    operator_client(&site.servers[at]).await.watch_overview(request).await.expect("watch").into_inner()
+}
+
+async fn enter(client: Client, user: &str) -> Ticket {
+    client.enter_queue(enter_request(SET_ID, &[(user, 20.0)])).await.expect("enter")
+}
+
+/// Each server shows the tickets and matches of all. A server that starts again shows those that are live, and no end that was before.
+async fn each_server_shows_the_tickets_and_matches_of_all(mut site: PartySite) {
+    let mut streams = Vec::new();
+    for at in 0..site.servers.len() {
+        streams.push(watch_at(&site, at).await);
+    }
+    let _ann = enter(site.player("ann").await, "ann").await;
+    for stream in &mut streams {
+        wait_for_set(stream, |set| (set.waiting_tickets, set.waiting_players) == (1, 1)).await;
+    }
+    let mut bob = enter(site.player_elsewhere("bob").await, "bob").await;
+    for stream in &mut streams {
+        wait_for_set(stream, |set| (set.waiting_tickets, set.ready_check_matches) == (0, 1)).await;
+    }
+    let proposed = wait_for_state(&mut bob, pb::TicketState::Proposed).await;
+    let match_id = proposed.found_match.expect("a match").match_id;
+    let cancel = by_operator(&site, CancelMatchRequest { match_id, reason: "test".to_owned() });
+    operator_client(&site.servers[0]).await.cancel_match(cancel).await.expect("cancel");
+    for stream in &mut streams {
+        let ended = wait_for_set(stream, |set| !set.ended_matches.is_empty()).await;
+        assert_eq!((ended.ended_matches.len(), ended.ended_matches[0].count), (1, 1));
+    }
+    let _cid = enter(site.player_elsewhere("cid").await, "cid").await;
+    drop(streams);
+    site.restart_first().await;
+    let restarted = wait_for_set(&mut watch_at(&site, 0).await, |set| set.ready_check_matches == 1).await;
+    assert_eq!(restarted.ended_matches, []);
+    site.shut_down().await;
+}
+
+on_each_store! {
+    each_server_shows_the_tickets_and_matches_of_all, duel_ruleset(r#"<ReadyCheck TimeoutMs="600000"/>"#),
+    overview_of_all_tickets_and_matches_on_sqlite, overview_of_all_tickets_and_matches_on_postgres;
 }

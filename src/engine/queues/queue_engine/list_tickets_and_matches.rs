@@ -76,10 +76,9 @@ impl QueueEngine {
 
     /// Matches in memory that were proposed for a ticket, the earliest first.
     pub(super) fn matches_proposed_for(&self, id: TicketId) -> Vec<Arc<Match>> {
-        let cache = self.shared.cache.read();
-        let has_ticket = |found: &&Arc<Match>| found.tickets.iter().any(|ticket| ticket.ticket_id == id);
-        let mut matches: Vec<Arc<Match>> = cache.matches().filter(has_ticket).cloned().collect();
-        drop(cache);
+        // Searched without the lock, for which calls would wait.
+        let mut matches: Vec<Arc<Match>> = self.shared.cache.read().matches().cloned().collect();
+        matches.retain(|found| found.tickets.iter().any(|ticket| ticket.ticket_id == id));
         matches.sort_unstable_by_key(|found| (found.proposed_at, found.id));
         matches.split_off(matches.len().saturating_sub(PROPOSED_MATCHES_MAX))
     }

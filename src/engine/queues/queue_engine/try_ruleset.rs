@@ -26,10 +26,12 @@ impl QueueEngine {
         if current.queue.is_none() || ruleset.queue.is_none() {
             return Err(EngineError::NoQueue(set_id));
         }
-        let _guard = self.shared.ruleset_trial_lock.lock().await;
+        let only_trial = Arc::clone(&self.shared.ruleset_trial_lock).lock_owned().await;
         let silo = silo.unwrap_or_else(|| self.silo_with_most_tickets(set_id));
         let (shared, key) = (Arc::clone(&self.shared), QueueKey { set_id, silo });
         let result = tokio::task::spawn_blocking(move || {
+            // Also after the caller has gone: the next trial waits for this one.
+            let _only_trial = only_trial;
             let now = shared.common.clock.now();
             let (tickets, is_truncated) = longest_waits(&shared, key, now);
             let trial_by = |ruleset: &Arc<Ruleset>| trial_of(&shared, key, ruleset, now);

@@ -15,9 +15,11 @@ pub(crate) struct EndedMatchCounts {
 }
 
 impl EndedMatchCounts {
-    /// Counts a match that has changed, if it has ended and had not before.
-    pub(super) fn record(&mut self, had_ended: bool, match_: &Match) {
-        let Some(end_reason) = match_.stage.end_reason().filter(|_| !had_ended) else { return };
+    /// Counts a match that has changed, if it has ended and had not before. One that is first seen after its end may have ended before
+    /// the start of the server.
+    pub(super) fn record(&mut self, before: Option<&Match>, match_: &Match) {
+        let was_live = before.is_some_and(|before| before.stage.end_reason().is_none());
+        let Some(end_reason) = match_.stage.end_reason().filter(|_| was_live) else { return };
         if self.counts_by_set.len() == COUNTED_SETS_MAX && !self.counts_by_set.contains_key(&match_.set_id) {
             return;
         }

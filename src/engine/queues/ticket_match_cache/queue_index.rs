@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher, MatchId, TicketId};
-use crate::domain::lifecycle::MatchStage;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::ticket_match_cache::waiting_tickets::WaitingTickets;
 
@@ -29,63 +28,10 @@ pub(crate) struct QueueTicketsAndMatches {
     report_deadline_by_match: HashMap<MatchId, UnixMs, BuildIdHasher>,
     /// Matches that need a game server.
     pub(super) placing_matches: BTreeSet<MatchId>,
-    /// Number of matches in each stage before the end.
-    pub(super) stage_counts: MatchStageCounts,
     /// Matches that have not ended and fill open seats of a session, by its advertisement.
     pub(super) backfill_matches: BTreeSet<(AdvertisementId, MatchId)>,
     /// Value of the cache's change counter at the queue's last change.
     pub(crate) change_count_at_last_change: u64,
-}
-
-/// Number of matches in each stage before the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MatchStageCounts {
-    pub(crate) ready_check: u32,
-    /// A host is sought, or must confirm.
-    pub(crate) placing: u32,
-    pub(crate) playing: u32,
-}
-
-impl MatchStageCounts {
-    /// Counts a match that moved from one stage to another. `None`: it was not known before, or is forgotten.
-    pub(super) fn record_move(&mut self, before: Option<CountedStage>, after: Option<CountedStage>) {
-        if let Some(count) = before.and_then(|stage| self.count_of(stage)) {
-            *count = count.saturating_sub(1);
-        }
-        if let Some(count) = after.and_then(|stage| self.count_of(stage)) {
-            *count += 1;
-        }
-    }
-
-    fn count_of(&mut self, stage: CountedStage) -> Option<&mut u32> {
-        match stage {
-            CountedStage::ReadyCheck => Some(&mut self.ready_check),
-            CountedStage::Placing => Some(&mut self.placing),
-            CountedStage::Playing => Some(&mut self.playing),
-            CountedStage::Ended => None,
-        }
-    }
-}
-
-/// Stage of a match without its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CountedStage {
-    ReadyCheck,
-    /// A host is sought, or must confirm.
-    Placing,
-    Playing,
-    Ended,
-}
-
-impl CountedStage {
-    pub(super) fn of(stage: &MatchStage) -> Self {
-        match stage {
-            MatchStage::ReadyCheck { .. } => Self::ReadyCheck,
-            MatchStage::Placing { .. } | MatchStage::Confirming { .. } => Self::Placing,
-            MatchStage::Playing { .. } => Self::Playing,
-            MatchStage::Ended { .. } => Self::Ended,
-        }
-    }
 }
 
 impl QueueTicketsAndMatches {
@@ -110,11 +56,6 @@ impl QueueTicketsAndMatches {
 
     pub(crate) fn live_match_count(&self) -> usize {
         self.match_deadlines.len()
-    }
-
-    /// Number of matches in each stage before the end.
-    pub(crate) fn match_stage_counts(&self) -> MatchStageCounts {
-        self.stage_counts
     }
 
     pub(crate) fn placing_matches(&self) -> Vec<MatchId> {
@@ -202,19 +143,5 @@ mod tests {
         (0..u64::from(REPORTED_POSITION_MAX) + 10).for_each(|number| index.waiting_tickets.insert(ticket(number)));
         let position = |number: u64| index.tickets_ahead_of(ticket(number).0, ticket(number).1);
         assert_eq!([0, 9_999, 10_000, 10_009].map(position), [0, 9_999, 10_000, 10_000]);
-    }
-
-    #[test]
-    fn match_stage_counts_follow_each_move() {
-        let (deadline, mut counts) = (UnixMs(1), MatchStageCounts::default());
-        let ready_check = CountedStage::of(&MatchStage::ReadyCheck { deadline });
-        let placing = CountedStage::of(&MatchStage::Placing { deadline });
-        counts.record_move(None, Some(ready_check));
-        counts.record_move(None, Some(ready_check));
-        counts.record_move(Some(ready_check), Some(placing));
-        assert_eq!(counts, MatchStageCounts { ready_check: 1, placing: 1, playing: 0 });
-        counts.record_move(Some(placing), Some(CountedStage::Ended));
-        counts.record_move(Some(ready_check), None);
-        assert_eq!(counts, MatchStageCounts::default());
     }
 }
