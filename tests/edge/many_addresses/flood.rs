@@ -26,8 +26,8 @@ const IPV6_HOSTS: usize = 65_536;
 /// Tasks of the attacking process.
 const ATTACKERS: usize = 50;
 
-/// A flood ends after this multiple of its duration in any case.
-const DURATION_FACTOR_MAX: u32 = 4;
+/// A flood ends after this multiple of its duration in any case. On a busy machine its low priority makes it slow.
+const DURATION_FACTOR_MAX: u32 = 12;
 
 /// Addresses that the connections of a flood come from. Each connection comes from the next one, in turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
