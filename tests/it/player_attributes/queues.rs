@@ -4,8 +4,8 @@ use fireteam_client::pb;
 use pb::TicketState;
 
 use crate::player_attributes::fixture::{advertise, enter, flag, list, number, player};
-use crate::support::party_site::{PartySite, on_each_store, reason, wait_for_state};
-use crate::support::queue_server::{SET_ID, wait_until};
+use crate::support::party_site::{PartySite, on_each_store, reason, wait_for_rule, wait_for_state};
+use crate::support::queue_server::SET_ID;
 
 /// Pairs against pairs, whose mean damage is similar; on game servers that have the characters.
 fn pairs_by_damage() -> String {
@@ -43,9 +43,8 @@ async fn pairs_match_by_the_mean_of_their_players(mut site: PartySite) {
     let pair = [fighter("ann", 10.0, "monk"), fighter("bob", 800.0, "knight")];
     let first = backend.enter_queue(enter(&pair)).await.expect("enter");
     let pair = [fighter("cid", 600.0, "monk"), fighter("dan", 800.0, "monk")];
-    let mut far = backend.enter_queue(enter(&pair)).await.expect("enter");
-    wait_until("a pass refuses the pair", async || far.heartbeat().await.expect("heartbeat").blocking_rule == "damage")
-        .await;
+    let far = backend.enter_queue(enter(&pair)).await.expect("enter");
+    wait_for_rule(&site, "cid", "damage").await;
     let [first, far] = [first, far].map(|ticket| ticket.reference());
     drop(backend);
     site.restart_first().await;

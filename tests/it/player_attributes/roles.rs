@@ -4,8 +4,8 @@ use fireteam_client::{Client, Ticket, pb};
 use pb::TicketState;
 
 use crate::player_attributes::fixture::{assert_field, enter, list, player, player_who_wants};
-use crate::support::party_site::{PartySite, on_each_store, wait_for_state};
-use crate::support::queue_server::{SET_ID, wait_until};
+use crate::support::party_site::{PartySite, on_each_store, wait_for_rule, wait_for_state};
+use crate::support::queue_server::SET_ID;
 
 /// Two teams of three with a tank, a healer and a damage dealer; `role_attribute` is an attribute of `<Teams>`, or nothing.
 fn trinity(attributes: &str, role_attribute: &str) -> String {
@@ -75,10 +75,7 @@ async fn status_names_the_roles_until_others_come(site: PartySite) {
     let dealers: Vec<[pb::PlayerData; 1]> = names.map(|name| [player_who_wants(name, &["damage"])]).into();
     let dealers: Vec<&[pb::PlayerData]> = dealers.iter().map(|party| &party[..]).collect();
     let mut tickets = enter_all(&site, &backend, &dealers).await;
-    wait_until("a pass refuses them", async || {
-        tickets[0].heartbeat().await.expect("heartbeat").blocking_rule == "role"
-    })
-    .await;
+    wait_for_rule(&site, "da", "role").await;
     let wants = player_who_wants;
     let others =
         [[wants("ta", &["tank"])], [wants("tb", &["tank"])], [wants("ha", &["healer"])], [wants("hb", &["healer"])]];

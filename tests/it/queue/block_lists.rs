@@ -5,7 +5,7 @@ use fireteam_client::{Client, Code, Error, RetryPolicy, Ticket, pb};
 use pb::{ConsentUse, TicketState};
 
 use crate::support::generated_client as wire;
-use crate::support::party_site::{PartySite, by_operator, on_each_store, pairs_ruleset, reason};
+use crate::support::party_site::{PartySite, by_operator, on_each_store, pairs_ruleset, reason, wait_for_rule};
 use crate::support::queue_server::{
     SET_ID, enter_request, explain_search_request, operator_client, start_queue_server, wait_until,
 };
@@ -246,14 +246,10 @@ async fn told_rules(tickets: &mut [Ticket]) -> Vec<String> {
 /// The list of a member who entered with another player counts for the whole party.
 async fn block_list_of_a_member_keeps_parties_apart(site: PartySite) {
     site.player("ben").await.update_block_list(add(&["olga"])).await.expect("block");
-    let mut party = [site.enter_pair("ana", "ben", false).await];
-    let mut opponents = [site.enter_opponents().await];
-    wait_until("a pass has refused the parties", async || {
-        [told_rules(&mut party).await, told_rules(&mut opponents).await].concat().contains(&"team".to_owned())
-    })
-    .await;
+    site.enter_pair("ana", "ben", false).await;
+    let mut opponents = site.enter_opponents().await;
+    wait_for_rule(&site, "ana", "team").await;
     site.player_elsewhere("ben").await.update_block_list(remove(&["olga"])).await.expect("unblock");
-    let [mut opponents] = opponents;
     wait_until("they play", async || opponents.heartbeat().await.expect("heartbeat").state() == TicketState::Matched)
         .await;
     site.shut_down().await;

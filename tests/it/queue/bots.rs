@@ -4,7 +4,7 @@ use fireteam_client::{Client, Ticket, pb};
 use pb::TicketState;
 
 use crate::rating::results_and_leaderboards::rank;
-use crate::support::party_site::{PartySite, on_each_store, wait_for_state};
+use crate::support::party_site::{PartySite, on_each_store, wait_for_rule, wait_for_state};
 use crate::support::queue_server::{SET_ID, enter_request, game_server_advertisement, wait_until};
 
 /// Time after which bots may play, milliseconds.
@@ -51,8 +51,7 @@ async fn bots_take_the_seats_for_which_no_player_is_found(mut site: PartySite) {
     }
     site.clock.advance_ms(AFTER_MS - 1_000);
     tickets.push(enter(&backend, "cid").await);
-    wait_until("a pass has run", async || tickets[2].heartbeat().await.expect("heartbeat").blocking_rule == "team")
-        .await;
+    wait_for_rule(&site, "cid", "team").await;
     site.clock.advance_ms(1_000);
     let proposed = accept(&mut tickets).await;
     assert_eq!((proposed.player_count, proposed.bots_by_team.iter().sum::<u32>()), (3, 3));
@@ -101,8 +100,7 @@ async fn match_with_bots_that_a_player_declines_is_made_again(site: PartySite) {
     let backend = site.backend().await;
     let mut tickets = vec![enter(&backend, "first").await, enter(&backend, "second").await];
     site.clock.advance_ms(AFTER_MS);
-    wait_until("two are too few", async || tickets[0].heartbeat().await.expect("heartbeat").blocking_rule == "team")
-        .await;
+    wait_for_rule(&site, "first", "team").await;
     let others = enter_request(SET_ID, &["one", "two", "three"].map(|name| (name, 20.0)));
     tickets.push(backend.enter_queue(others).await.expect("enter"));
     let proposed = wait_for_state(&mut tickets[2], TicketState::Proposed).await.found_match.expect("a match");

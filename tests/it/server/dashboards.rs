@@ -154,8 +154,12 @@ async fn drive_queue(clients: [&Client; 2], round: u32) {
     dan.respond_to_ready_check(&found.match_id, false).await.expect("decline");
     wait_for_state(&mut cid, TicketState::Waiting).await;
     let mut eve = enter(clients[0], &name("eve"), 40.0, (48.9, 2.4)).await;
+    let reference = pb::QueueHeartbeatRequest { tickets: vec![eve.reference()], ..Default::default() };
     wait_until("a rule has refused the two", async || {
-        eve.heartbeat().await.expect("heartbeat").blocking_rule == "window"
+        // Only the server that runs the passes says so; the other one may not know the ticket yet.
+        let elsewhere = clients[1].heartbeat_tickets(reference.clone()).await.expect("heartbeat").statuses;
+        let statuses = [eve.heartbeat().await.expect("heartbeat").clone()].into_iter().chain(elsewhere);
+        statuses.into_iter().any(|status| status.blocking_rule == "window")
     })
     .await;
     assert!(cid.leave().await.expect("leave"));

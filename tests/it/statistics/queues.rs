@@ -6,7 +6,7 @@ use pb::TicketState;
 use crate::security::match_credential::operator_page;
 use crate::statistics::{by_all, of_hour, refusals, rows, statistics};
 use crate::support::generated_client::{DistributionKind, GetStatisticsRequest, MatchmakingDoor, StatisticsPeriod};
-use crate::support::party_site::{PartySite, on_each_store, wait_for_state};
+use crate::support::party_site::{PartySite, on_each_store, wait_for_rule, wait_for_state};
 use crate::support::queue_server::{
     QueuedParty, SET_ID, advertise_host, duel_ruleset, enter_request, game_server_advertisement, operator_client,
     start_queue_server_with_config, wait_until,
@@ -42,12 +42,9 @@ async fn enter(site: &PartySite, user: &str, skill: f64, is_elsewhere: bool) -> 
 /// A match counts once, with the waits of its parties until it was proposed and until play began. One server may propose it,
 /// and the other receive the last reply. Both servers return it, also after a restart.
 async fn matches_are_counted_once(mut site: PartySite) {
-    let mut far = enter(&site, "far", 40.0, false).await;
+    enter(&site, "far", 40.0, false).await;
     let mut ann = enter(&site, "ann", 20.0, false).await;
-    wait_until("a pass has compared the two", async || {
-        far.heartbeat().await.expect("heartbeat").blocking_rule == "window"
-    })
-    .await;
+    wait_for_rule(&site, "far", "window").await;
     site.clock.advance_ms(2_000);
     let mut bob = enter(&site, "bob", 20.0, true).await;
     let found = wait_for_state(&mut ann, TicketState::Proposed).await.found_match.expect("a match");

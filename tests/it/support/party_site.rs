@@ -249,6 +249,23 @@ pub(crate) async fn wait_for_state(ticket: &mut Ticket, state: pb::TicketState) 
     ticket.status.clone()
 }
 
+/// Waits until a pass has refused a player's ticket by this rule. Only the server that runs the passes says so.
+pub(crate) async fn wait_for_rule(site: &PartySite, user: &str, rule: &str) {
+    let clients = [site.player(user).await, site.player_elsewhere(user).await];
+    wait_until("a pass has refused the ticket", async || {
+        let mut is_refused = false;
+        for client in &clients {
+            let (own, _) = client.own_tickets_and_cooldowns().await.expect("mine");
+            // The other server may not know the ticket yet.
+            let Some(ticket) = own.first() else { continue };
+            assert_eq!(ticket.status.state(), pb::TicketState::Waiting, "{:?}", ticket.status);
+            is_refused |= ticket.status.blocking_rule == rule;
+        }
+        is_refused
+    })
+    .await;
+}
+
 /// Reason of a refused call.
 pub(crate) fn reason(error: &Error) -> &str {
     error.as_server_error().and_then(|status| status.reason.as_deref()).unwrap_or_default()

@@ -5,9 +5,9 @@ use fireteam_client::pb;
 use pb::TicketState;
 
 use crate::queue::hosted_matches::next_match;
-use crate::support::party_site::{PartySite, on_each_store, wait_for_state};
+use crate::support::party_site::{PartySite, on_each_store, wait_for_rule, wait_for_state};
 use crate::support::queue_server::{SET_ID, wait_until};
-use crate::wishes::fixture::{advertised, entering, wait_for_rule, wishing_party};
+use crate::wishes::fixture::{advertised, entering, wishing_party};
 
 fn choosing(choice: &str, backfill: bool) -> String {
     format!(

@@ -2,8 +2,7 @@
 
 use fireteam_client::{Client, pb};
 
-use crate::support::party_site::PartySite;
-use crate::support::queue_server::{SET_ID, enter_request, wait_until};
+use crate::support::queue_server::{SET_ID, enter_request};
 use crate::support::test_server::{advertise_request, party_session};
 
 /// Duels and searches in which parties may wish for skill, mode, maps and ranked, but not for `hidden`.
@@ -91,21 +90,4 @@ pub(crate) fn summary(found: &pb::MatchmakingSearchResponse) -> (Vec<String>, Ve
         (refusal.rule.clone(), refusal.side(), refusal.count)
     });
     (ids, refused.collect())
-}
-
-/// Waits until a pass has refused a player's ticket by this rule. Only the server that runs the passes says so.
-pub(crate) async fn wait_for_rule(site: &PartySite, user: &str, rule: &str) {
-    let clients = [site.player(user).await, site.player_elsewhere(user).await];
-    wait_until("a pass has refused the ticket", async || {
-        let mut is_refused = false;
-        for client in &clients {
-            let (own, _) = client.own_tickets_and_cooldowns().await.expect("mine");
-            // The other server may not know the ticket yet.
-            let Some(ticket) = own.first() else { continue };
-            assert_eq!(ticket.status.state(), pb::TicketState::Waiting, "{:?}", ticket.status);
-            is_refused |= ticket.status.blocking_rule == rule;
-        }
-        is_refused
-    })
-    .await;
 }

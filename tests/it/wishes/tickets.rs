@@ -4,9 +4,9 @@ use fireteam_client::{Ticket, pb};
 use pb::TicketState;
 
 use crate::support::generated_client as wire;
-use crate::support::party_site::{PartySite, by_operator, on_each_store, reason, wait_for_state};
+use crate::support::party_site::{PartySite, by_operator, on_each_store, reason, wait_for_rule, wait_for_state};
 use crate::support::queue_server::operator_client;
-use crate::wishes::fixture::{advertised, entering, numbers, relaxed, skill_wish, wait_for_rule, wish, wishes_ruleset};
+use crate::wishes::fixture::{advertised, entering, numbers, relaxed, skill_wish, wish, wishes_ruleset};
 
 /// A ticket waits for one whose values it accepts, and both say whose wish it is. After a restart the wish still holds, and when it
 /// relaxes, without another event, the two meet.
