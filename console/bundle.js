@@ -1,5 +1,6 @@
 // Bundles the console into src/console/page of the repository: index.html, console.js and console.css. The server embeds these
-// three files. Fails if they are larger than 200 KiB together.
+// three files. Fails if they are larger than 200 KiB together. Also bundles the script and the style of the page that
+// `fireteam simulate --plot` writes, into src/cli/simulate/page.
 //
 //   node bundle.js             writes the files
 //   node bundle.js --check     writes nothing; fails if the files do not match the sources
@@ -9,7 +10,7 @@ import { gzipSync } from "node:zlib";
 import { build, transform } from "esbuild";
 import { feature } from "topojson-client";
 
-const OUTPUT = new URL("../src/console/page/", import.meta.url);
+const REPOSITORY = new URL("../", import.meta.url);
 const BYTES_MAX = 200 * 1024;
 
 /** Outline of the land as an SVG path: one unit is a degree, x from 0 at 180 W, y from 0 at 90 N. Small islands are left out. */
@@ -51,38 +52,73 @@ async function landPath() {
   return lines.join("");
 }
 
-const { outputFiles } = await build({
-  entryPoints: [new URL("src/main.ts", import.meta.url).pathname],
-  bundle: true,
-  format: "esm",
-  minify: true,
-  charset: "utf8",
-  legalComments: "none",
-  target: ["es2022"],
-  define: { LAND_PATH: JSON.stringify(await landPath()) },
-  write: false,
-});
-const style = await transform(await readFile(new URL("console.css", import.meta.url), "utf8"), { loader: "css", minify: true });
-const files = [
-  ["index.html", await readFile(new URL("index.html", import.meta.url), "utf8")],
-  ["console.js", outputFiles[0].text],
-  ["console.css", style.code],
-];
-let total = 0;
-for (const [name, text] of files) {
+/** Packages whose code is in the scripts; world-atlas has the outline of the land. */
+const packages = new Set(["world-atlas"]);
+
+/** Licences of these packages. */
+async function licences() {
+  let text = "Licences of the packages whose code is in the console and in the pages of simulations.\n";
+  for (const name of [...packages].sort()) {
+    const { version, license } = JSON.parse(await source(`node_modules/${name}/package.json`));
+    const own = await source(`node_modules/${name}/LICENSE`).catch(() => "This package has no licence file; its manifest names the licence above.");
+    text += `\n${"=".repeat(100)}\n${name} ${version} (${license})\n${"-".repeat(100)}\n${own.trim()}\n`;
+  }
+  return text;
+}
+
+/** One script with all that it imports. */
+async function script(entry, define = {}) {
+  const { outputFiles, metafile } = await build({
+    absWorkingDir: new URL(".", import.meta.url).pathname,
+    metafile: true,
+    entryPoints: [new URL(entry, import.meta.url).pathname],
+    bundle: true,
+    format: "esm",
+    minify: true,
+    charset: "utf8",
+    legalComments: "none",
+    target: ["es2022"],
+    define,
+    write: false,
+  });
+  for (const file of Object.keys(metafile.inputs)) {
+    const [, name] = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file) ?? [];
+    if (name !== undefined) packages.add(name);
+  }
+  return outputFiles[0].text;
+}
+
+async function source(name) {
+  return await readFile(new URL(name, import.meta.url), "utf8");
+}
+
+async function style(...names) {
+  const text = (await Promise.all(names.map(source))).join("\n");
+  return (await transform(text, { loader: "css", minify: true })).code;
+}
+
+/** Writes a file of the repository, or compares it. Returns its length. */
+async function output(path, text) {
   const bytes = Buffer.byteLength(text);
-  total += bytes;
-  console.log(`${name}: ${bytes} bytes, ${gzipSync(text).length} with gzip`);
-  const file = new URL(name, OUTPUT);
+  console.log(`${path}: ${bytes} bytes, ${gzipSync(text).length} with gzip`);
+  const file = new URL(path, REPOSITORY);
   if (!process.argv.includes("--check")) {
     await writeFile(file, text);
   } else if ((await readFile(file, "utf8").catch(() => "")) !== text) {
-    console.error(`src/console/page/${name} does not match console/; run npm run build in console/`);
+    console.error(`${path} does not match console/; run npm run build in console/`);
     process.exitCode = 1;
   }
+  return bytes;
 }
-console.log(`total: ${total} bytes`);
+
+let total = await output("src/console/page/index.html", await source("index.html"));
+total += await output("src/console/page/console.js", await script("src/main.ts", { LAND_PATH: JSON.stringify(await landPath()) }));
+total += await output("src/console/page/console.css", await style("console.css"));
+console.log(`total of the console: ${total} bytes`);
 if (total > BYTES_MAX) {
-  console.error(`the page has ${total} bytes; at most ${BYTES_MAX} are allowed`);
+  console.error(`the console has ${total} bytes; at most ${BYTES_MAX} are allowed`);
   process.exitCode = 1;
 }
+await output("src/cli/simulate/page/report.js", await script("src/report/main.ts"));
+await output("console/THIRD-PARTY-LICENCES.txt", await licences());
+await output("src/cli/simulate/page/report.css", await style("node_modules/uplot/dist/uPlot.min.css", "report.css"));

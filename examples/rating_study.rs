@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Parser, ValueEnum};
+use fireteam::cli::simulate::charts::{Chart, Line};
 use fireteam::cli::simulate::html_page::render_page;
-use fireteam::cli::simulate::svg_plot::{Series, line_plot};
 use fireteam_sim::rating_study::{
     CHECKPOINT_MATCHES, EXTENDED_STUDY_TOTAL_MATCHES, RatingHistory, STUDY_MATCH_PLAYERS_MAX, STUDY_MATCHES,
     STUDY_PLAYERS, StudyResult, StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
@@ -78,7 +78,7 @@ fn main() -> anyhow::Result<()> {
         std::fs::write(path, format!("{json:#}\n")).with_context(|| format!("write {}", path.display()))?;
     }
     if let Some(path) = &flags.plot {
-        let page = render_page(&header, &table, &draw_plots(&results)?);
+        let page = render_page("Study of rating systems", &header, &table, &rating_charts(&results))?;
         std::fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
     }
     Ok(())
@@ -126,38 +126,38 @@ fn format_table(results: &[StudyResult]) -> String {
     text
 }
 
-fn draw_plots(results: &[StudyResult]) -> anyhow::Result<Vec<String>> {
-    let mut plots = Vec::new();
+fn rating_charts(results: &[StudyResult]) -> Vec<Chart> {
+    let mut charts = Vec::new();
     let mut ratings = Vec::new();
     if let Some(first) = results.first() {
         let true_skill = first.histogram.iter().map(|&(from, player_count, _)| (from, f64::from(player_count)));
-        ratings.push(Series { name: "true skill".into(), points: true_skill.collect() });
+        ratings.push(Line::new("true skill", true_skill.collect()));
     }
     for result in results {
         let points = result.histogram.iter().map(|&(from, _, rated)| (from, f64::from(rated))).collect();
-        ratings.push(Series { name: result.system.into(), points });
+        ratings.push(Line::new(result.system, points));
     }
-    plots.push(line_plot("Players by rating", ("rating", "players in 50 points"), &ratings)?);
+    charts.push(Chart::of_lines("Players by rating", ("rating", "players in 50 points"), ratings));
     for (index, matches) in CHECKPOINT_MATCHES.iter().enumerate() {
         let series = |result: &StudyResult| {
             let percentiles = result.percentiles.get(index).map_or(&[][..], Vec::as_slice);
             let points =
                 percentiles.iter().zip(1..).map(|(&distance, percent)| (f64::from(percent), distance)).collect();
-            Series { name: result.system.into(), points }
+            Line::new(result.system, points)
         };
-        let all_series: Vec<Series> = results.iter().map(series).collect();
+        let lines: Vec<Line> = results.iter().map(series).collect();
         let title = format!("Distance from the true skill after {matches} matches");
-        plots.push(line_plot(&title, ("% of players, at most", "points"), &all_series)?);
+        charts.push(Chart::of_lines(&title, ("% of players, at most", "points"), lines));
     }
     for result in results {
         let series = |history: &RatingHistory| {
             let points =
                 history.ratings.iter().enumerate().map(|(matches, &rating)| (matches as f64, rating)).collect();
-            Series { name: format!("true skill {:.0}", history.truth), points }
+            Line::new(format!("true skill {:.0}", history.truth), points)
         };
-        let all_series: Vec<Series> = result.histories.iter().map(series).collect();
+        let lines: Vec<Line> = result.histories.iter().map(series).collect();
         let title = format!("Five players, match by match: {}", result.system);
-        plots.push(line_plot(&title, ("matches of the player", "rating"), &all_series)?);
+        charts.push(Chart::of_lines(&title, ("matches of the player", "rating"), lines));
     }
-    Ok(plots)
+    charts.into_iter().flatten().collect()
 }

@@ -3,7 +3,8 @@
 
     packaging/third_party_licences.py x86_64-unknown-linux-musl
 
-The texts come from the sources that cargo has downloaded. A package without a licence file is listed with its licence's name.
+The texts come from the sources that cargo has downloaded. A package without a licence file is listed with its licence's name. The packages
+in the console's scripts follow, from a file that console/bundle.js writes.
 """
 
 import json
@@ -13,6 +14,7 @@ import sys
 
 LICENCE_FILE_PREFIXES = ("license", "licence", "copying", "notice", "unlicense", "copyright")
 LICENCE_FILE_BYTES_MAX = 256 * 1024
+CONSOLE_LICENCES = pathlib.Path(__file__).parent.parent / "console" / "THIRD-PARTY-LICENCES.txt"
 
 
 def linked_packages(metadata: dict) -> list[dict]:
@@ -51,6 +53,7 @@ def main() -> None:
     print("The binary also contains the C library musl (MIT licence, https://musl.libc.org).")
     for text, names in packages_by_text.items():
         print("\n" + "=" * 100, *names, "-" * 100, text, sep="\n")
+    print("\n" + CONSOLE_LICENCES.read_text(encoding="utf-8").strip())
 
 
 if __name__ == "__main__":

@@ -25,6 +25,35 @@ async function serveFromFolder(route) {
 /** Folder for pictures of the views; undefined: none are taken. */
 const PICTURES = process.env.SCREENSHOTS;
 
+/** Takes a picture of a page in both color schemes, as small WebP files, if SCREENSHOTS names a folder. */
+export async function takePictures(browser, page, name) {
+  if (PICTURES === undefined) return;
+  await mkdir(PICTURES, { recursive: true });
+  const canvas = await browser.newPage();
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    const png = await page.screenshot({ fullPage: true });
+    const webp = await canvas.evaluate(async (base64) => {
+      const image = new Image();
+      image.src = `data:image/png;base64,${base64}`;
+      await image.decode();
+      const drawing = new OffscreenCanvas(image.width, image.height);
+      drawing.getContext("2d").drawImage(image, 0, 0);
+      const blob = await drawing.convertToBlob({ type: "image/webp", quality: 0.6 });
+      return [...new Uint8Array(await blob.arrayBuffer())];
+    }, png.toString("base64"));
+    await writeFile(`${PICTURES}/${name}-${colorScheme}.webp`, Buffer.from(webp));
+    if (process.env.SCREENSHOTS_PNG !== undefined) await writeFile(`${PICTURES}/${name}-${colorScheme}.png`, png);
+  }
+  await canvas.close();
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+/** Chromium without a window. */
+export async function launch() {
+  return await chromium.launch({ executablePath: CHROMIUM, headless: true, args: FLAGS });
+}
+
 export class Console {
   constructor(browser, page, origin) {
     Object.assign(this, { browser, page, origin, requests: [], problems: [] });
@@ -36,7 +65,7 @@ export class Console {
 
   /** Opens the console of a server. */
   static async open(server, options = {}) {
-    const browser = await chromium.launch({ executablePath: CHROMIUM, headless: true, args: FLAGS });
+    const browser = await launch();
     const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, ...options });
     const opened = new Console(browser, page, server.operator);
     if (PAGE !== undefined) await page.route(`${server.operator}/console/**`, serveFromFolder);
@@ -55,28 +84,9 @@ export class Console {
     return this.requests.filter((request) => !own.some((start) => request.startsWith(start)));
   }
 
-  /** Takes a picture of the view in both color schemes, as small WebP files, if SCREENSHOTS names a folder. */
+  /** Takes a picture of the view. */
   async picture(name) {
-    if (PICTURES === undefined) return;
-    await mkdir(PICTURES, { recursive: true });
-    const canvas = await this.browser.newPage();
-    for (const colorScheme of ["light", "dark"]) {
-      await this.page.emulateMedia({ colorScheme });
-      const png = await this.page.screenshot({ fullPage: true });
-      const webp = await canvas.evaluate(async (base64) => {
-        const image = new Image();
-        image.src = `data:image/png;base64,${base64}`;
-        await image.decode();
-        const drawing = new OffscreenCanvas(image.width, image.height);
-        drawing.getContext("2d").drawImage(image, 0, 0);
-        const blob = await drawing.convertToBlob({ type: "image/webp", quality: 0.6 });
-        return [...new Uint8Array(await blob.arrayBuffer())];
-      }, png.toString("base64"));
-      await writeFile(`${PICTURES}/${name}-${colorScheme}.webp`, Buffer.from(webp));
-      if (process.env.SCREENSHOTS_PNG !== undefined) await writeFile(`${PICTURES}/${name}-${colorScheme}.png`, png);
-    }
-    await canvas.close();
-    await this.page.emulateMedia({ colorScheme: "light" });
+    await takePictures(this.browser, this.page, name);
   }
 
   async close() {

@@ -1,12 +1,13 @@
-//! `fireteam simulate`: simulates a queue, or compares two rulesets. Prints text, and writes JSON and a page of plots.
+//! `fireteam simulate`: simulates a queue, or compares two rulesets. Prints text, and writes JSON and a page of charts.
 
+pub mod charts;
 mod flags;
+mod headline;
 pub mod html_page;
 mod input;
 mod parallel_worlds;
 mod pass_trigger_cost;
 mod search_report;
-pub mod svg_plot;
 mod text_report;
 
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::cli::error_text::error_text;
+use crate::cli::simulate::html_page::SimulatedRuleset;
 use crate::cli::simulate::input::{RulesetWithCityMap, SimulationInput};
 use crate::cli::{ExitStatus, report_result};
 use crate::domain::ruleset::Ruleset;
@@ -100,6 +102,7 @@ struct ComparisonJson<'a> {
     seeds: Vec<u64>,
     first: RulesetJson<'a>,
     second: RulesetJson<'a>,
+    headline: &'a str,
     differences: &'a [StatisticDelta],
     first_by_seed: Vec<SimStatistics>,
     second_by_seed: Vec<SimStatistics>,
@@ -137,7 +140,10 @@ fn simulate_ruleset(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::R
     };
     let header = text_report::format_header(input, &[(file, ruleset)], &seeds, &statistics);
     let html_page = match flags.plot {
-        Some(_) => html_page::simulation_page(&header, &statistics, &tally)?,
+        Some(_) => {
+            let simulated = SimulatedRuleset { name: &ruleset.name, statistics: &statistics, tally: &tally };
+            html_page::simulation_page(&header, &simulated)?
+        }
         None => String::new(),
     };
     let document = SimulationJson {
@@ -168,15 +174,24 @@ fn compare_rulesets(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::R
     let differences = compare_statistics(&first_by_seed, &second_by_seed);
     let (first, second) = (merge_tallies(first), merge_tallies(second));
     let first_statistics = SimStatistics::from_tally(&first, &input.rulesets[0].city_map);
+    let second_statistics = SimStatistics::from_tally(&second, &input.rulesets[1].city_map);
+    let names = input.names_of_compared();
+    let headline = headline::headline(&names, &differences);
     let files: Vec<(&PathBuf, &Ruleset)> = input
         .rulesets
         .iter()
         .map(|ruleset_with_city_map| (&ruleset_with_city_map.file, &ruleset_with_city_map.ruleset))
         .collect();
     let header = text_report::format_header(input, &files, &seeds, &first_statistics);
-    let table = text_report::format_differences(&differences);
+    let table = text_report::format_differences(&names, &differences);
     let html_page = match flags.plot {
-        Some(_) => html_page::comparison_page(&header, &table, &first, &second)?,
+        Some(_) => {
+            let compared = [
+                SimulatedRuleset { name: &names[0], statistics: &first_statistics, tally: &first },
+                SimulatedRuleset { name: &names[1], statistics: &second_statistics, tally: &second },
+            ];
+            html_page::comparison_page(&headline, (&header, &table), &differences, &compared)?
+        }
         None => String::new(),
     };
     let document = ComparisonJson {
@@ -187,12 +202,13 @@ fn compare_rulesets(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::R
         seeds,
         first: RulesetJson::from_ruleset(&input.rulesets[0].ruleset),
         second: RulesetJson::from_ruleset(&input.rulesets[1].ruleset),
+        headline: &headline,
         differences: &differences,
         first_by_seed,
         second_by_seed,
     };
     let json = serde_json::to_value(&document)?;
-    Ok(SimulationOutput { text: format!("{header}\n{table}"), json, html_page })
+    Ok(SimulationOutput { text: format!("{headline}\n\n{header}\n{table}"), json, html_page })
 }
 
 fn merge_tallies(tallies: Vec<SimTally>) -> SimTally {

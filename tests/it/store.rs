@@ -25,3 +25,4 @@ pub(crate) mod sequence_runner;
 pub(crate) mod sqlite_crash;
 pub(crate) mod sqlite_file;
 pub(crate) mod sqlite_queue_file;
+mod upgraded_file;

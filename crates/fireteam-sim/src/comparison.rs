@@ -1,12 +1,54 @@
 //! Comparison of two rulesets over paired worlds: the difference of each statistic, and whether it is more than chance.
 //!
 //! Both worlds of a seed have the same players with the same patience at the same times, so the difference is taken
-//! within each seed. The interval is Student's for the mean of paired differences (Student, 1908).
+//! within each seed. The interval is Student's for the mean of paired differences (Student, 1908). There is a verdict from
+//! [`VERDICT_SEEDS_MIN`] seeds on, and none if the seeds do not scatter: an interval of no width says nothing of other seeds.
 
 use serde::Serialize;
 
 use crate::search_statistics::SearchStatistics;
 use crate::statistics::{Percentiles, SimStatistics};
+
+/// Seeds from which on an interval has a verdict. With fewer, Student's t is so large, and the deviation so uncertain, that the interval
+/// says little.
+pub const VERDICT_SEEDS_MIN: usize = 5;
+
+/// Verdict of the seeds on a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeltaVerdict {
+    /// Fewer than [`VERDICT_SEEDS_MIN`] seeds.
+    TooFewSeeds,
+    /// Each seed has the same difference, perhaps none: the interval has no width.
+    SameInEachSeed,
+    /// The interval includes 0.
+    MayBeChance,
+    /// The interval excludes 0.
+    MoreThanChance,
+}
+
+impl DeltaVerdict {
+    /// Verdict in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TooFewSeeds => "too few seeds",
+            Self::SameInEachSeed => "same in each seed",
+            Self::MayBeChance => "may be chance",
+            Self::MoreThanChance => "more than chance",
+        }
+    }
+
+    fn of_difference(difference: f64, margin: Option<f64>, seeds: usize) -> Self {
+        // Differences of equal values differ by their rounding.
+        let is_zero = |width: f64| width <= 1e-9 * difference.abs().max(1.0);
+        match margin {
+            _ if seeds < VERDICT_SEEDS_MIN => Self::TooFewSeeds,
+            Some(margin) if !is_zero(margin) && difference.abs() > margin => Self::MoreThanChance,
+            Some(margin) if !is_zero(margin) => Self::MayBeChance,
+            _ => Self::SameInEachSeed,
+        }
+    }
+}
 
 /// Statistic that is compared.
 struct ComparedStatistic {
@@ -147,8 +189,8 @@ pub struct StatisticDelta {
     pub margin: Option<f64>,
     /// Number of seeds with a value under both rulesets.
     pub seeds: usize,
-    /// True if the interval excludes 0.
-    pub is_more_than_chance: bool,
+    /// Verdict of the interval.
+    pub verdict: DeltaVerdict,
 }
 
 /// Differences between worlds of the same seeds, in the same order. Leaves out statistics that no seed has under both
@@ -186,7 +228,7 @@ fn paired_difference(
         difference,
         margin,
         seeds: count,
-        is_more_than_chance: margin.is_some_and(|margin| difference.abs() > margin),
+        verdict: DeltaVerdict::of_difference(difference, margin, count),
     })
 }
 
@@ -225,7 +267,7 @@ mod tests {
             SimStatistics::from_tally(
                 &SimTally {
                     world_count: 1,
-                    matched_waits: vec![WaitSample { waited_ms, party_size: 1, city: 0 }],
+                    matched_waits: vec![WaitSample { waited_ms, party_size: 1, city: 0, utc_hour: 20 }],
                     ..SimTally::default()
                 },
                 &map,
@@ -244,16 +286,29 @@ mod tests {
     #[test]
     fn comparison_of_consistent_seeds_is_more_than_chance() {
         // Seeds differ by minutes. Within each seed, the second ruleset waits about 1 s longer.
-        let delta = median_wait_difference(&[10_000, 70_000, 130_000, 300_000], &[11_000, 71_100, 130_900, 301_000]);
-        assert!((delta.difference - 1.0).abs() < 1e-9 && delta.is_more_than_chance, "{delta:?}");
+        let first = [10_000, 70_000, 130_000, 300_000, 20_000];
+        let second = [11_000, 71_100, 130_900, 301_000, 21_000];
+        let delta = median_wait_difference(&first, &second);
+        assert!((delta.difference - 1.0).abs() < 1e-9, "{delta:?}");
+        assert_eq!(delta.verdict, DeltaVerdict::MoreThanChance, "{delta:?}");
+        let delta = median_wait_difference(&first[..4], &second[..4]);
+        assert_eq!(delta.verdict, DeltaVerdict::TooFewSeeds, "{delta:?}");
     }
 
     #[test]
-    fn comparison_of_scattered_seeds_or_one_seed_is_not_more_than_chance() {
-        let delta = median_wait_difference(&[10_000, 10_000, 10_000], &[15_000, 5_000, 12_000]);
-        assert!(!delta.is_more_than_chance, "{delta:?}");
+    fn comparison_of_scattered_seeds_may_be_chance() {
+        let delta = median_wait_difference(&[10_000; 6], &[15_000, 5_000, 12_000, 9_000, 10_500, 9_800]);
+        assert_eq!(delta.verdict, DeltaVerdict::MayBeChance, "{delta:?}");
         let delta = median_wait_difference(&[10_000], &[99_000]);
-        assert!(!delta.is_more_than_chance && delta.margin.is_none(), "{delta:?}");
+        assert_eq!((delta.verdict, delta.margin), (DeltaVerdict::TooFewSeeds, None), "{delta:?}");
+    }
+
+    #[test]
+    fn comparison_of_seeds_that_do_not_scatter_has_no_verdict() {
+        for second in [10_000, 10_100, 25_300] {
+            let delta = median_wait_difference(&[10_000; 7], &[second; 7]);
+            assert_eq!(delta.verdict, DeltaVerdict::SameInEachSeed, "{delta:?}");
+        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct SimStatistics {
     pub waits_s_by_party: BTreeMap<u16, Percentiles>,
     /// Same, by region of the party's city.
     pub waits_s_by_region: BTreeMap<String, Percentiles>,
+    /// Same, by hour of the day at entry, UTC: 0 to 23.
+    pub waits_s_by_utc_hour: BTreeMap<u8, Percentiles>,
     /// Time waited by tickets that gave up, seconds.
     pub gave_up_after_s: Percentiles,
     /// Highest less lowest player rating in a match, rating points.
@@ -174,6 +176,7 @@ impl SimStatistics {
         regions.sort_unstable();
         regions.dedup();
         let by_region = regions.into_iter().map(|name| (name.to_owned(), waits(&|wait| region(wait.city) == name)));
+        let by_hour = (0..24).map(|hour| (hour, waits(&|wait| wait.utc_hour == hour)));
         let [proposed, started, played, declined, unanswered, no_server] = tally.match_counts;
         let [run, skipped, tickets, looks] = tally.pass_counts;
         let [out_of_looks, fell_back, narrowed] = tally.degraded_pass_counts;
@@ -194,6 +197,7 @@ impl SimStatistics {
             matches: MatchOutcomeCounts { proposed, begun: started, played, declined, unanswered, no_server },
             waits_s: waits(&|_| true),
             waits_s_by_party: parties.into_iter().map(|size| (size, waits(&|wait| wait.party_size == size))).collect(),
+            waits_s_by_utc_hour: by_hour.filter(|(_, percentiles)| percentiles.count > 0).collect(),
             waits_s_by_region: by_region.filter(|(_, percentiles)| percentiles.count > 0).collect(),
             gave_up_after_s: Percentiles::from_values(tally.abandoned_waits_ms.iter().copied().map(ms_to_seconds)),
             rating_gap: Percentiles::from_values(tally.rating_gaps.iter().copied()),

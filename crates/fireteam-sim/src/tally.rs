@@ -68,6 +68,8 @@ pub struct WaitSample {
     pub party_size: u16,
     /// Index of the city in the map.
     pub city: u16,
+    /// Hour of the day at entry, UTC: 0 to 23.
+    pub utc_hour: u8,
 }
 
 /// Match with a predicted win probability of the favorite.

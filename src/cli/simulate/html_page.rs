@@ -1,132 +1,190 @@
-//! HTML page of plots: one file without scripts or external resources.
+//! HTML page of charts: one file. Its script draws the charts of the page's data; it makes no request, and the policy allows none.
 
-use crate::cli::simulate::svg_plot::{Series, cumulative_series, line_plot};
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use sha2::{Digest as _, Sha256};
+
+use crate::cli::simulate::charts::{Chart, GroupPercentiles, Line};
 use crate::cli::simulate::text_report;
-use crate::sim::statistics::SimStatistics;
+use crate::sim::comparison::StatisticDelta;
+use crate::sim::statistics::{Percentiles, SimStatistics};
 use crate::sim::tally::SimTally;
 
-const SHARE_AXIS_LABEL: &str = "% of them, at most";
+/// Script of the page, built from `console/src/report`.
+const SCRIPT: &str = include_str!("page/report.js");
+
+/// Style of the page, built from `console/report.css`.
+const STYLE: &str = include_str!("page/report.css");
+
+/// One of the simulated rulesets: its name, and the results of its worlds together.
+pub(super) struct SimulatedRuleset<'a> {
+    pub(super) name: &'a str,
+    pub(super) statistics: &'a SimStatistics,
+    pub(super) tally: &'a SimTally,
+}
 
 /// Page of one simulated ruleset.
-pub(super) fn simulation_page(header: &str, statistics: &SimStatistics, tally: &SimTally) -> anyhow::Result<String> {
-    let mut plots = vec![wait_plot(tally)?];
-    plots.push(line_plot(
-        "Rating gap in a match",
-        ("points", SHARE_AXIS_LABEL),
-        &[
-            cumulative_series("lowest to highest player", tally.rating_gaps.iter().copied()),
-            cumulative_series("team means", tally.team_mean_gaps.iter().copied()),
-        ],
-    )?);
-    plots.push(round_trip_plot("", tally)?);
+pub(super) fn simulation_page(header: &str, simulated: &SimulatedRuleset<'_>) -> anyhow::Result<String> {
+    let SimulatedRuleset { name, statistics, tally } = simulated;
+    let distribution = |name: &str, values: Vec<f64>| Line::of_distribution(name, values);
+    let mut charts = vec![
+        wait_chart(tally),
+        Chart::of_distributions(
+            "Rating gap in a match",
+            "points",
+            vec![
+                distribution("lowest to highest player", tally.rating_gaps.clone()),
+                distribution("team means", tally.team_mean_gaps.clone()),
+            ],
+        ),
+        Chart::of_distributions(
+            "Round trips",
+            "ms",
+            vec![
+                distribution("round trip", to_f64(&tally.round_trips_ms)),
+                distribution("excess over the best possible", to_f64(&tally.round_trip_regrets_ms)),
+            ],
+        ),
+    ];
+    charts.extend(wait_charts_by_group(std::slice::from_ref(simulated)));
     if !tally.searches.is_empty() {
-        plots.push(search_regret_plot(tally)?);
+        charts.push(search_regret_chart(tally));
     }
-    plots.push(calibration_plot(statistics)?);
-    let series = |index: usize, name: &str| Series {
-        name: name.into(),
-        points: tally
-            .samples_per_minute
-            .iter()
-            .zip(0..)
-            .map(|(counts, minute)| (f64::from(minute), f64::from(counts[index])))
-            .collect(),
+    charts.push(calibration_chart(statistics));
+    let line = |index: usize, name: &str| {
+        let points = tally.samples_per_minute.iter().zip(0..);
+        Line::new(name, points.map(|(counts, minute)| (f64::from(minute), f64::from(counts[index]))).collect())
     };
-    let over_time = [series(0, "tickets waiting"), series(1, "matches running")];
-    plots.push(line_plot("Over time, all worlds together", ("minute", "count"), &over_time)?);
-    Ok(render_page(header, &text_report::format_statistics(statistics), &plots))
+    let over_time = vec![line(0, "tickets waiting"), line(1, "matches running")];
+    charts.push(Chart::of_lines("Over time, all worlds together", ("minute", "count"), over_time));
+    let charts: Vec<Chart> = charts.into_iter().flatten().collect();
+    render_page(&simulation_headline(name, statistics), header, &text_report::format_statistics(statistics), &charts)
 }
 
 /// Page of two compared rulesets.
 pub(super) fn comparison_page(
-    header: &str,
-    table: &str,
-    first: &SimTally,
-    second: &SimTally,
+    headline: &str,
+    (header, table): (&str, &str),
+    differences: &[StatisticDelta],
+    compared: &[SimulatedRuleset<'_>; 2],
 ) -> anyhow::Result<String> {
     type ValuesOf = fn(&SimTally) -> Vec<f64>;
-    let plots_to_draw: [(&str, &str, ValuesOf); 5] = [
+    let distributions: [(&str, &str, ValuesOf); 5] = [
         ("Waits", "seconds", |tally| {
             tally.matched_waits.iter().map(|wait| f64::from(wait.waited_ms) / 1_000.0).collect()
         }),
         ("Rating gap in a match", "points", |tally| tally.rating_gaps.clone()),
-        ("Favorite's win probability by true skill", "%", |tally| {
+        ("Favourite's chance by true skill", "%", |tally| {
             tally.true_favorite_probabilities.iter().map(|probability| probability * 100.0).collect()
         }),
-        ("Round trip", "ms", |tally| tally.round_trips_ms.iter().copied().map(f64::from).collect()),
-        ("Round trip regret", "ms", |tally| tally.round_trip_regrets_ms.iter().copied().map(f64::from).collect()),
+        ("Round trip", "ms", |tally| to_f64(&tally.round_trips_ms)),
+        ("Excess over the best possible round trip", "ms", |tally| to_f64(&tally.round_trip_regrets_ms)),
     ];
-    let plot = |(title, unit, values_of): (&str, &str, ValuesOf)| {
-        line_plot(
-            title,
-            (unit, SHARE_AXIS_LABEL),
-            &[cumulative_series("A", values_of(first)), cumulative_series("B", values_of(second))],
-        )
-    };
-    let plots = plots_to_draw.into_iter().map(plot).collect::<anyhow::Result<Vec<String>>>()?;
-    Ok(render_page(header, table, &plots))
+    let [first, second] = compared;
+    let title = format!("{}, less {}", second.name, first.name);
+    let mut charts = vec![Chart::of_differences(&title, differences)];
+    charts.extend(distributions.map(|(title, unit, values_of)| {
+        let lines = compared.each_ref().map(|one| Line::of_distribution(one.name, values_of(one.tally)));
+        Chart::of_distributions(title, unit, lines.into())
+    }));
+    charts.extend(wait_charts_by_group(compared));
+    let charts: Vec<Chart> = charts.into_iter().flatten().collect();
+    render_page(headline, header, table, &charts)
 }
 
-fn wait_plot(tally: &SimTally) -> anyhow::Result<String> {
-    let mut sizes: Vec<u16> = tally.matched_waits.iter().map(|wait| wait.party_size).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let waits_of = |size: Option<u16>| {
-        let selected = tally.matched_waits.iter().filter(move |wait| size.is_none_or(|size| wait.party_size == size));
-        selected.map(|wait| f64::from(wait.waited_ms) / 1_000.0)
-    };
-    let mut series = vec![cumulative_series("all", waits_of(None))];
-    if sizes.len() > 1 {
-        series
-            .extend(sizes.into_iter().map(|size| cumulative_series(format!("party of {size}"), waits_of(Some(size)))));
+/// Page with a headline, the text above the charts, the charts, and the text below them.
+pub fn render_page(headline: &str, header: &str, table: &str, charts: &[Chart]) -> anyhow::Result<String> {
+    // A script ends at `</script`, and a comment begins at `<!--`, also inside a string.
+    let data = serde_json::to_string(charts).context("write the charts as JSON")?.replace('<', "\\u003c");
+    let policy = format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
+        content_hash(SCRIPT),
+        content_hash(STYLE)
+    );
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{headline}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{headline}</h1>\n<pre>{header}</pre>\n\
+         <p class=\"note\">Point at a chart for its values; drag to enlarge, double-click to see all. Dots on lines are the 50th, 90th and \
+         99th percentile.</p>\n<section id=\"plots\"></section>\n<pre>{table}</pre>\n\
+         <script type=\"application/json\" id=\"charts\">{data}</script>\n<script type=\"module\">{SCRIPT}</script>\n\
+         </body>\n</html>\n",
+        headline = escape_html(headline),
+        header = escape_html(header),
+        table = escape_html(table),
+    ))
+}
+
+/// Source of a content policy that allows this text and no other.
+fn content_hash(text: &str) -> String {
+    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
+}
+
+/// Headline of one ruleset, as `Duel: median wait 12 s, 90 % within 60 s; 3.1 % gave up`.
+fn simulation_headline(name: &str, statistics: &SimStatistics) -> String {
+    let (waits, tickets) = (&statistics.waits_s, &statistics.tickets);
+    if waits.count == 0 {
+        return name.to_owned();
     }
-    series.push(cumulative_series("gave up after", tally.abandoned_waits_ms.iter().map(|&ms| f64::from(ms) / 1_000.0)));
-    line_plot("Waits", ("seconds", SHARE_AXIS_LABEL), &series)
+    let gave_up = 100.0 * tickets.gave_up as f64 / tickets.entered.max(1) as f64;
+    format!("{name}: median wait {:.0} s, 90 % within {:.0} s; {gave_up:.1} % gave up", waits.p50, waits.p90)
 }
 
-fn round_trip_plot(name: &str, tally: &SimTally) -> anyhow::Result<String> {
-    let to_f64 = |values: &[f32]| values.iter().copied().map(f64::from).collect::<Vec<f64>>();
-    let series = [
-        cumulative_series(format!("{name}round trip"), to_f64(&tally.round_trips_ms)),
-        cumulative_series(format!("{name}regret"), to_f64(&tally.round_trip_regrets_ms)),
-    ];
-    line_plot("Round trips", ("ms", SHARE_AXIS_LABEL), &series)
+fn to_f64(values: &[f32]) -> Vec<f64> {
+    values.iter().copied().map(f64::from).collect()
+}
+
+fn wait_chart(tally: &SimTally) -> Option<Chart> {
+    let waits = tally.matched_waits.iter().map(|wait| f64::from(wait.waited_ms) / 1_000.0);
+    let gave_up = tally.abandoned_waits_ms.iter().map(|&ms| f64::from(ms) / 1_000.0);
+    let lines = vec![Line::of_distribution("matched after", waits), Line::of_distribution("gave up after", gave_up)];
+    Chart::of_distributions("Waits", "seconds", lines)
+}
+
+/// Waits by region, by size of the party and by hour of the day.
+fn wait_charts_by_group(simulated: &[SimulatedRuleset<'_>]) -> [Option<Chart>; 3] {
+    [
+        wait_chart_by("Waits by region", simulated, |it| &it.waits_s_by_region, String::clone),
+        wait_chart_by("Waits by party", simulated, |it| &it.waits_s_by_party, |size| format!("party of {size}")),
+        wait_chart_by("Waits by time of day, UTC", simulated, |it| &it.waits_s_by_utc_hour, |hour| format!("{hour} h")),
+    ]
+}
+
+fn wait_chart_by<K: Ord + Clone>(
+    title: &str,
+    simulated: &[SimulatedRuleset<'_>],
+    waits_of: fn(&SimStatistics) -> &BTreeMap<K, Percentiles>,
+    name_of: impl Fn(&K) -> String,
+) -> Option<Chart> {
+    let mut groups: Vec<K> = simulated.iter().flat_map(|one| waits_of(one.statistics).keys().cloned()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let series = simulated.iter().map(|one| {
+        let waits = waits_of(one.statistics);
+        GroupPercentiles::of_groups(one.name, &groups, |group| waits.get(group))
+    });
+    Chart::of_groups(title, "seconds, p50 and p90", groups.iter().map(name_of).collect(), series.collect())
 }
 
 /// Regret of searches by the source of the round trips by which they chose.
-fn search_regret_plot(tally: &SimTally) -> anyhow::Result<String> {
-    let series = tally.searches.iter().map(|(source, searches)| {
-        cumulative_series(source.as_str(), searches.joined.iter().map(|search| search.regret_ms))
+fn search_regret_chart(tally: &SimTally) -> Option<Chart> {
+    let lines = tally.searches.iter().map(|(source, searches)| {
+        Line::of_distribution(source.as_str(), searches.joined.iter().map(|search| search.regret_ms))
     });
-    let series: Vec<Series> = series.collect();
-    line_plot("Round trip regret of searches", ("ms", SHARE_AXIS_LABEL), &series)
+    Chart::of_distributions("Round trip regret of searches", "ms", lines.collect())
 }
 
 /// Predicted win probability of favorites against their share of wins.
-fn calibration_plot(statistics: &SimStatistics) -> anyhow::Result<String> {
-    let Some(calibration) = &statistics.fairness else { return Ok(String::new()) };
+fn calibration_chart(statistics: &SimStatistics) -> Option<Chart> {
+    let calibration = statistics.fairness.as_ref()?;
     let bands = calibration.bands.iter().filter(|band| band.matches >= 20);
     let actual: Vec<(f64, f64)> = bands.map(|band| (band.predicted_percent, band.won_percent)).collect();
-    let expected = vec![(0.0, 0.0), (100.0, 100.0)];
-    let series =
-        [Series { name: "won".into(), points: actual }, Series { name: "as predicted".into(), points: expected }];
-    line_plot("Favorites: predicted and actual wins", ("predicted, %", "won, %"), &series)
-}
-
-/// HTML page with header, plots and table.
-pub fn render_page(header: &str, table: &str, plots: &[String]) -> String {
-    let title = header.lines().next().unwrap_or("fireteam simulate");
-    let style = "body{font-family:sans-serif;max-width:84rem;margin:2rem auto;padding:0 1rem}\
-                 section{display:flex;flex-wrap:wrap;gap:1rem}pre{overflow-x:auto}svg{max-width:100%;height:auto}";
-    let plots: String = plots.iter().map(|svg| format!("<figure>{svg}</figure>\n")).collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<header><meta charset=\"utf-8\"><title>{title}</title>\
-         <style>{style}</style></header>\n<body>\n<pre>{header}</pre>\n<section>\n{plots}</section>\n<pre>{table}</pre>\n\
-         </body>\n</html>\n",
-        title = escape_html(title),
-        header = escape_html(header),
-        table = escape_html(table),
-    )
+    let expected = Line::new("as predicted", vec![(0.0, 0.0), (100.0, 100.0)]);
+    let lines = vec![Line::new("won", actual), expected];
+    Chart::of_lines("Favourites: predicted and actual wins", ("predicted, %", "won, %"), lines)
 }
 
 /// Escapes text for HTML, because ruleset names may contain any characters.

@@ -23,6 +23,22 @@ pub(super) struct SimulationInput {
     pub(super) has_measured_latencies: bool,
 }
 
+impl SimulationInput {
+    /// Names by which the two rulesets of a comparison differ: their own, else their files, else the sources of their searches.
+    pub(super) fn names_of_compared(&self) -> [String; 2] {
+        type NameOf = fn(&RulesetWithCityMap) -> String;
+        let ways: [NameOf; 4] = [
+            |loaded| loaded.ruleset.name.to_string(),
+            |loaded| loaded.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            |loaded| loaded.file.display().to_string(),
+            |loaded| loaded.latency_sources.first().map_or("no searches", |source| source.as_str()).to_owned(),
+        ];
+        let names = ways.map(|name_of| [name_of(&self.rulesets[0]), name_of(&self.rulesets[1])]);
+        let differing = names.into_iter().find(|[first, second]| first != second);
+        differing.unwrap_or_else(|| ["first", "second, the same"].map(str::to_owned))
+    }
+}
+
 /// Ruleset, with the city map by its latency model.
 pub(super) struct RulesetWithCityMap {
     pub(super) file: PathBuf,

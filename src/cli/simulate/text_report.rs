@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::cli::simulate::input::SimulationInput;
 use crate::cli::simulate::search_report;
 use crate::domain::ruleset::Ruleset;
-use crate::sim::comparison::StatisticDelta;
+use crate::sim::comparison::{StatisticDelta, VERDICT_SEEDS_MIN};
 use crate::sim::statistics::{FavoriteCalibration, Percentiles, RuleCount, SimStatistics};
 
 /// Maximum number of rules in a list.
@@ -20,9 +20,8 @@ pub(super) fn format_header(
     statistics: &SimStatistics,
 ) -> String {
     let mut text = String::new();
-    for (letter, (file, ruleset)) in ["A", "B"].into_iter().zip(rulesets) {
-        let letter = if rulesets.len() == 1 { String::new() } else { format!("{letter}: ") };
-        let _ = writeln!(text, "{letter}{} ({}, hash {})", ruleset.name, file.display(), ruleset.hash);
+    for (file, ruleset) in rulesets {
+        let _ = writeln!(text, "{} ({}, hash {})", ruleset.name, file.display(), ruleset.hash);
     }
     let scenario = &input.scenario;
     let _ = writeln!(text, "{}", scenario.title);
@@ -160,19 +159,21 @@ fn write_rule_counts(text: &mut String, label: &str, counts: &[RuleCount]) {
     text.push('\n');
 }
 
-/// Table of two compared rulesets.
-pub(super) fn format_differences(differences: &[StatisticDelta]) -> String {
+/// Table of two compared rulesets, whose names are `[first, second]`.
+pub(super) fn format_differences([first, second]: &[String; 2], differences: &[StatisticDelta]) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "{:<46}{:>10}{:>10}{:>10}   95 % interval", "", "A", "B", "B - A");
+    // The columns are as wide as the names.
+    let width_of = |name: &String| (name.chars().count() + 2).max(10);
+    let (one, two) = (width_of(first), width_of(second));
+    let _ = writeln!(text, "{:<46}{first:>one$}{second:>two$}{:>12}   95 % interval", "", "difference");
     for delta in differences {
         let label =
             if delta.unit.is_empty() { delta.name.to_owned() } else { format!("{}, {}", delta.name, delta.unit) };
-        let _ = write!(text, "{label:<46}{:>10.2}{:>10.2}{:>+10.2}", delta.first, delta.second, delta.difference);
+        let _ = write!(text, "{label:<46}{:>one$.2}{:>two$.2}{:>+12.2}", delta.first, delta.second, delta.difference);
         let _ = match delta.margin {
             Some(margin) => {
                 let (low, high) = (delta.difference - margin, delta.difference + margin);
-                let verdict = if delta.is_more_than_chance { "more than chance" } else { "may be chance" };
-                writeln!(text, "   {:<22} {verdict}", format!("{low:+.2} to {high:+.2}"))
+                writeln!(text, "   {:<22} {}", format!("{low:+.2} to {high:+.2}"), delta.verdict.as_str())
             }
             None => writeln!(text, "   one seed, no interval"),
         };
@@ -182,6 +183,10 @@ pub(super) fn format_differences(differences: &[StatisticDelta]) -> String {
         text,
         "\n{seeds} seeds, each simulated with both rulesets; differences are within a seed (Student's t, 95 %)."
     );
-    let _ = writeln!(text, "On average, 1 of 20 statistics without a difference is called more than chance.");
+    if seeds < VERDICT_SEEDS_MIN {
+        let _ = writeln!(text, "Fewer than {VERDICT_SEEDS_MIN} seeds give no verdict.");
+    } else {
+        let _ = writeln!(text, "On average, 1 of 20 statistics without a difference is called more than chance.");
+    }
     text
 }

@@ -96,7 +96,7 @@ impl Load {
 }
 
 /// Publishes a session that lives longer than the test.
-async fn publish(client: &Client, host: &str) -> Result<(), fireteam_client::Error> {
+pub(crate) async fn publish(client: &Client, host: &str) -> Result<(), fireteam_client::Error> {
     let request = pb::MatchmakingUpdateAdvertisementRequest {
         matchmaking_set_id: Some(SET_ID),
         time_to_live_ms: Some(600_000),
@@ -106,7 +106,7 @@ async fn publish(client: &Client, host: &str) -> Result<(), fireteam_client::Err
 }
 
 /// Plays a match, reports its result, and returns its id.
-async fn play(client: &Client, users: [&str; 2]) -> Result<String, fireteam_client::Error> {
+pub(crate) async fn play(client: &Client, users: [&str; 2]) -> Result<String, fireteam_client::Error> {
     let first = client.enter_queue(enter_request(SET_ID, &[(users[0], 20.0)])).await?;
     let second = client.enter_queue(enter_request(SET_ID, &[(users[1], 20.0)])).await?;
     let mut updates = first.watch();
@@ -128,7 +128,7 @@ async fn play(client: &Client, users: [&str; 2]) -> Result<String, fireteam_clie
 
 type OperatorClient = wire::operator_service_client::OperatorServiceClient<tonic::transport::Channel>;
 
-async fn export(operator: &mut OperatorClient, user: &str) -> wire::ExportUserResponse {
+pub(crate) async fn export(operator: &mut OperatorClient, user: &str) -> wire::ExportUserResponse {
     let request = wire::ExportUserRequest { user_id: user.to_owned(), ..Default::default() };
     operator.export_user(request).await.expect("an export").into_inner()
 }
@@ -140,7 +140,7 @@ async fn erase(operator: &mut OperatorClient, user: &str) {
 }
 
 /// Ids of all matches with a result.
-async fn stored_results(operator: &mut OperatorClient) -> Vec<String> {
+pub(crate) async fn stored_results(operator: &mut OperatorClient) -> Vec<String> {
     let (mut ids, mut page_token) = (Vec::new(), Vec::new());
     loop {
         let request = wire::ExportMatchesRequest { page_token, ..Default::default() };

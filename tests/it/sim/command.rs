@@ -90,21 +90,38 @@ fn simulate_prints_what_passes_on_change_cost() {
     names.iter().for_each(|name| assert!(text.contains(name), "{name}: {text}"));
 }
 
-/// A page of plots is one file without external references.
+/// A page of charts is one file without external references. Its policy allows its own script and no request, and a ruleset's name
+/// cannot end the script with the data.
 #[test]
 fn simulate_plot_page_has_no_external_references() {
     let folder = tempfile::tempdir().unwrap();
-    let run = simulate(folder.path(), &[&ruleset("teiserver_duel"), "--scenario", "small.toml", "--plot", "page.html"]);
+    let text = std::fs::read_to_string(ruleset("teiserver_duel")).unwrap();
+    let (before, after) = text.split_once(" Name=\"").expect("a name");
+    let (_, after) = after.split_once('"').expect("the end of the name");
+    let hostile = format!("{before} Name=\"&lt;/script>&lt;b>Duel\"{after}");
+    std::fs::write(folder.path().join("hostile.xml"), hostile).unwrap();
+    let run = simulate(folder.path(), &["hostile.xml", "--scenario", "small.toml", "--plot", "page.html"]);
     assert_eq!(run.code, 0, "{}", run.err);
     let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
-    assert!(page.starts_with("<!doctype html>") && 4 <= page.matches("<svg").count(), "{}", page.len());
-    for reference in ["<script", "src=", "href="] {
+    assert!(page.starts_with("<!doctype html>") && page.contains("default-src 'none'; script-src 'sha256-"), "{page}");
+    assert!(page.contains("<h1>&lt;/script&gt;&lt;b&gt;Duel: median wait "), "{page}");
+    assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (2, 2));
+    for reference in [" src=", " href=", "unsafe-inline", "<b>Duel", "@import", "url("] {
         assert!(!page.contains(reference), "{reference}");
     }
+    let (_, data) = page.split_once("id=\"charts\">").expect("the data");
+    let (data, _) = data.split_once("</script>").expect("the end of the data");
+    let charts: Vec<serde_json::Value> = serde_json::from_str(data).expect("JSON");
+    let titles: Vec<&str> = charts.iter().map(|chart| chart["title"].as_str().expect("a title")).collect();
+    for title in ["Waits", "Rating gap in a match", "Round trips", "Waits by region"] {
+        assert!(titles.contains(&title), "{title}: {titles:?}");
+    }
+    let marks = &charts[0]["lines"][0]["marks"];
+    assert_eq!(marks.as_array().expect("marks").len(), 3, "{marks}");
 }
 
-/// S0-1: a ruleset compared with itself has no differences. With ranges that grow four times as fast, waits are shorter
-/// and rating gaps larger, by more than chance.
+/// S0-1: a ruleset compared with itself has no differences, and no verdict. With ranges that grow four times as fast, waits are
+/// shorter and rating gaps larger, by more than chance; the headline says so in words. Four seeds give no verdict.
 #[test]
 fn simulate_compare_marks_differences_beyond_chance() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +130,7 @@ fn simulate_compare_marks_differences_beyond_chance() {
     let quick = text.replace("StepEveryMs=\"20000\"", "StepEveryMs=\"5000\"").replace("SetId=\"11\"", "SetId=\"21\"");
     assert_ne!(text, quick);
     std::fs::write(folder.path().join("quick.xml"), quick).unwrap();
-    let compare = |a: &str, b: &str| {
+    let compare_seeds = |a: &str, b: &str, seeds: &str| {
         let run = simulate(
             folder.path(),
             &[
@@ -123,7 +140,7 @@ fn simulate_compare_marks_differences_beyond_chance() {
                 "--scenario",
                 "small.toml",
                 "--seeds",
-                "5",
+                seeds,
                 "--json",
                 "both.json",
                 "--plot",
@@ -134,15 +151,25 @@ fn simulate_compare_marks_differences_beyond_chance() {
         let json = std::fs::read(folder.path().join("both.json")).unwrap();
         (run.out, serde_json::from_slice::<serde_json::Value>(&json).unwrap())
     };
+    let compare = |a: &str, b: &str| compare_seeds(a, b, "5");
     let (text, json) = compare(&duel, &duel);
-    assert!(text.contains("may be chance") && !text.contains("  more than chance"), "{text}");
+    assert!(text.contains("same in each seed") && !text.contains("more than chance\n"), "{text}");
+    assert!(!text.contains(" may be chance"), "an interval of no width has no verdict: {text}");
     assert!(json["differences"].as_array().unwrap().iter().all(|it| it["difference"] == 0.0));
     let (text, json) = compare(&duel, "quick.xml");
     let difference =
         |name: &str| json["differences"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap().clone();
     let (waits, gaps) = (difference("wait, median"), difference("rating gap, p90"));
-    assert!(waits["difference"].as_f64().unwrap() < 0.0 && waits["is_more_than_chance"] == true, "{text}");
-    assert!(0.0 < gaps["difference"].as_f64().unwrap() && gaps["is_more_than_chance"] == true, "{text}");
+    assert!(waits["difference"].as_f64().unwrap() < 0.0 && waits["verdict"] == "more_than_chance", "{text}");
+    assert!(0.0 < gaps["difference"].as_f64().unwrap() && gaps["verdict"] == "more_than_chance", "{text}");
+    let headline = json["headline"].as_str().expect("a headline");
+    assert!(headline.starts_with("quick.xml against teiserver_duel.xml: median wait "), "{headline}");
+    assert!(headline.contains(" % shorter") && text.starts_with(headline), "{headline}");
+    let page = std::fs::read_to_string(folder.path().join("both.html")).unwrap();
+    assert!(page.contains("\"kind\":\"intervals\"") && page.contains("more than chance"), "the intervals are drawn");
+    let (text, json) = compare_seeds(&duel, "quick.xml", "4");
+    assert!(text.contains("no verdict from 4 seeds") && !text.contains("more than chance"), "{text}");
+    assert!(json["differences"].as_array().unwrap().iter().all(|it| it["verdict"] == "too_few_seeds"));
 }
 
 /// Searches are simulated by all sources, or by the named one, also under a ruleset without a queue.

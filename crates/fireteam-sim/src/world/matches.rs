@@ -7,7 +7,7 @@ use rand_distr::{Exp1, StandardNormal};
 
 use crate::event_queue::SimEvent;
 use crate::ground_truth;
-use crate::population::SimPlayer;
+use crate::population::{HOUR_MS, SimPlayer};
 use crate::rng::{RngPurpose, stream_rng};
 use crate::tally::{FavoriteSample, WaitSample};
 use crate::world::{SimTicket, SimWorld};
@@ -171,6 +171,7 @@ impl SimWorld<'_> {
             waited_ms: counted_ms,
             party_size,
             city: self.population.parties[party].city,
+            utc_hour: u8::try_from(entered_at.0 / HOUR_MS % 24).unwrap_or(0),
         });
         self.count_alternative_set_offer(waited_ms);
         if self.population.outlier_party == Some(party)
