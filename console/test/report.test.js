@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { SKIPPED as NO_CHROMIUM, launch, takePictures } from "./page.js";
@@ -20,18 +20,19 @@ warm_up_minutes = 15.0
 play_sessions_per_day = 8.0
 `;
 
-const ruleset = (name) => new URL(`../../rulesets/${name}.xml`, import.meta.url).pathname;
+const RULESETS = new URL("../../rulesets", import.meta.url).pathname;
 
-const RULESET = ruleset("teiserver_duel");
-
-/** Writes a page by `fireteam simulate`, opens it, and returns its problems and requests when `look` has ended. */
+/** Writes a page by `fireteam simulate` in a folder with the rulesets, opens it, and expects neither problems nor requests. */
 async function withPage(argumentsOf, look) {
   const folder = await mkdtemp(join(tmpdir(), "fireteam-report-"));
   const browser = await launch();
   try {
+    await symlink(RULESETS, join(folder, "rulesets"));
     await writeFile(join(folder, "small.toml"), SCENARIO);
     const file = join(folder, "page.html");
-    execFileSync(process.env.FIRETEAM_SERVER, ["simulate", ...(await argumentsOf(folder)), "--scenario", join(folder, "small.toml"), "--plot", file]);
+    const rulesets = await argumentsOf(folder);
+    const program = resolve(process.env.FIRETEAM_SERVER);
+    execFileSync(program, ["simulate", ...rulesets, "--scenario", "small.toml", "--plot", "page.html"], { cwd: folder });
     const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
     const [problems, requests] = [[], []];
     page.on("request", (request) => requests.push(request.url()));
@@ -61,12 +62,14 @@ async function assertCharts(page) {
   const canvases = page.locator("#plots canvas");
   assert.equal(await canvases.count(), charts.length);
   for (const canvas of await canvases.all()) assert.ok((await canvas.evaluate(drawnPixels)) > 500);
+  const isInside = (plot) => plot.getBoundingClientRect().right <= plot.parentElement.getBoundingClientRect().right;
+  for (const plot of await page.locator("#plots .uplot").all()) assert.ok(await plot.evaluate(isInside), "a chart is inside its figure");
   return charts;
 }
 
 test("a page of one ruleset has its waits by region, party and time of day", options, async () => {
   await withPage(
-    async () => [ruleset("casual_quickplay")],
+    async () => ["rulesets/casual_quickplay.xml"],
     async (page, browser) => {
       assert.match(await page.locator("h1").textContent(), /: median wait \d+ s, 90 % within \d+ s; [\d.]+ % gave up$/);
       const charts = await assertCharts(page);
@@ -79,9 +82,9 @@ test("a page of one ruleset has its waits by region, party and time of day", opt
 
 test("a comparison has a headline, intervals, and values under the pointer", options, async () => {
   const quick = async (folder) => {
-    const text = (await readFile(RULESET, "utf8")).replace('StepEveryMs="20000"', 'StepEveryMs="5000"').replace(/ Name="[^"]*"/, ' Name="Quicker duel"');
+    const text = (await readFile(join(RULESETS, "teiserver_duel.xml"), "utf8")).replace('StepEveryMs="20000"', 'StepEveryMs="5000"').replace(/ Name="[^"]*"/, ' Name="Quicker duel"');
     await writeFile(join(folder, "quick.xml"), text);
-    return ["--compare", RULESET, join(folder, "quick.xml"), "--seeds", "5"];
+    return ["--compare", "rulesets/teiserver_duel.xml", "quick.xml", "--seeds", "5"];
   };
   await withPage(quick, async (page, browser) => {
     assert.match(await page.locator("h1").textContent(), /^Quicker duel against .*: median wait \d+ % shorter/);

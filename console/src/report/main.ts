@@ -234,12 +234,18 @@ let drawn: uPlot[] = [];
 function draw(): void {
   for (const plot of drawn) plot.destroy();
   section.replaceChildren();
-  drawn = charts.map((chart) => {
+  const figures = charts.map((chart) => {
     const figure = document.createElement("figure");
     if (chart.kind === "intervals") figure.className = "wide";
-    section.append(figure);
-    return plotOf(chart, figure.clientWidth, figure);
+    return figure;
   });
+  // The width of a figure depends on the others.
+  section.append(...figures);
+  const widths = figures.map((figure) => {
+    const { paddingLeft, paddingRight } = getComputedStyle(figure);
+    return figure.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+  });
+  drawn = charts.map((chart, index) => plotOf(chart, widths[index] as number, figures[index] as HTMLElement));
 }
 
 draw();

@@ -149,13 +149,13 @@ impl Line {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for index in (0..shown).step_by(step).chain([shown - 1]) {
             // Of equal values the last one has the share.
+            let last_equal = values.partition_point(|value| *value <= values[index]) - 1;
             points.pop_if(|last| last.0 == values[index]);
-            points.push((values[index], share(index)));
+            points.push((values[index], share(last_equal)));
         }
-        let mark = |percent: usize| PercentileMark {
-            name: format!("p{percent}"),
-            x: values[index_of(percent)],
-            y: share(index_of(percent)),
+        let mark = |percent: usize| {
+            let x = values[index_of(percent)];
+            PercentileMark { name: format!("p{percent}"), x, y: share(values.partition_point(|value| *value <= x) - 1) }
         };
         Self { name: name.into(), points, marks: MARKED_PERCENTILES.map(mark).into() }
     }
@@ -213,6 +213,7 @@ mod tests {
     fn distribution_of_equal_values_is_one_point_and_of_few_none() {
         let line = Line::of_distribution("waits", [3.0; 40]);
         assert_eq!(line.points, [(3.0, 100.0)]);
+        assert!(line.marks.iter().all(|mark| (mark.x, mark.y) == (3.0, 100.0)), "marks are on the line: {line:?}");
         assert_eq!(Line::of_distribution("waits", [3.0; 19]).points, []);
     }
 }
