@@ -198,8 +198,16 @@ pub(super) fn validate_settings(
     if errors.0.is_empty() { Ok(config) } else { Err(errors.0) }
 }
 
+/// Text of a store, as in the configuration.
+fn store_setting(store: &StoreTarget) -> StoreSetting {
+    StoreSetting::from(match store {
+        StoreTarget::Memory => MEMORY_SCHEME.into(),
+        StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
+        StoreTarget::Postgres(url) => url.to_string(),
+    })
+}
+
 /// Settings that produce `config`, all of them explicit.
-#[expect(clippy::too_many_lines, reason = "one line for each setting")]
 pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
     let beacon = config.beacon.as_ref();
     RawSettings {
@@ -207,11 +215,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         operator_listen: Some(config.operator_listen.clone()),
         operator_hosts: Some(config.operator_hosts.clone()).filter(|hosts| !hosts.is_empty()),
         cors_origins: Some(config.cors_origins.clone()).filter(|origins| !origins.is_empty()),
-        store: Some(StoreSetting::from(match &config.store {
-            StoreTarget::Memory => MEMORY_SCHEME.into(),
-            StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
-            StoreTarget::Postgres(url) => url.to_string(),
-        })),
+        store: Some(store_setting(&config.store)),
         store_wait_s: Some(config.store_wait_s),
         silos: config.silos.clone(),
         max_silos: Some(config.max_silos),
