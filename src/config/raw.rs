@@ -192,6 +192,12 @@ pub struct RawSettings {
     /// Maximum size of the log per minute, KiB, 64 to 1048576; not for audit records and the levels debug and trace [default: 768].
     #[arg(long, env = "FIRETEAM_LOG_MAX_KIB_PER_MINUTE", value_name = "KIB")]
     pub log_max_kib_per_minute: Option<u32>,
+    /// Collector of traces that speaks OTLP over gRPC, http://HOST:PORT [default: none].
+    #[arg(long, env = "FIRETEAM_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+    /// Share of calls without a traceparent that are traced, 0 to 1 [default: 0.01].
+    #[arg(long, env = "FIRETEAM_OTLP_SAMPLE_RATIO", value_name = "SHARE")]
+    pub otlp_sample_ratio: Option<f64>,
     /// Free space below which a disk that the server writes to is reported, MiB, 0 to 1048576; 0 for never [default: 512].
     #[arg(long, env = "FIRETEAM_DISK_FREE_WARNING_MIB", value_name = "MIB")]
     pub disk_free_warning_mib: Option<u32>,
@@ -247,7 +253,7 @@ impl RawSettings {
             beacon_listen, beacon_id, beacon_region, beacon_place, beacon_announce_address, beacon_packets_per_second,
             rating_retention_days, pass_failure_dir, allow_client_locality, allow_search_overrides,
             insecure_allow_plaintext, insecure_allow_anonymous, log_format, log_level, log_max_kib_per_minute,
-            disk_free_warning_mib, advertisement_ttl_s, reservation_ttl_s,
+            otlp_endpoint, otlp_sample_ratio, disk_free_warning_mib, advertisement_ttl_s, reservation_ttl_s,
             ruleset_retention_s, ruleset_removal_grace_s, location_grid_degrees, session_location_grid_degrees,
             region_places, geoip_max_accuracy_radius_km, shutdown_grace_period_s,
         })
