@@ -50,6 +50,8 @@ pub const AUDIT_LOG_MAX_MIB_RANGE: RangeInclusive<u32> = 1..=4_096;
 pub const AUDIT_LOG_MAX_FILES_RANGE: RangeInclusive<u32> = 1..=10_000;
 /// Size of the log per minute, KiB.
 pub const LOG_MAX_KIB_PER_MINUTE_RANGE: RangeInclusive<u32> = 64..=1_048_576;
+/// Range of the share of calls that are traced.
+pub const OTLP_SAMPLE_RATIO_RANGE: RangeInclusive<f64> = 0.0..=1.0;
 /// Free space below which a disk is reported, MiB.
 pub const DISK_FREE_WARNING_RANGE_MIB: RangeInclusive<u32> = 0..=1_048_576;
 /// Maximum number of silos to name; serve all for more.
@@ -157,6 +159,10 @@ pub struct Config {
     pub log_level: String,
     /// Maximum size of the log per minute, KiB, in `LOG_MAX_KIB_PER_MINUTE_RANGE`.
     pub log_max_kib_per_minute: u32,
+    /// Collector of traces that speaks OTLP over gRPC, `http://HOST:PORT`; `None` for no traces.
+    pub otlp_endpoint: Option<String>,
+    /// Share of calls without a `traceparent` that are traced, in `OTLP_SAMPLE_RATIO_RANGE`.
+    pub otlp_sample_ratio: f64,
     /// Free space below which a disk is reported, MiB, in `DISK_FREE_WARNING_RANGE_MIB`; 0 for never.
     pub disk_free_warning_mib: u32,
     /// Default advertisement TTL, seconds, in `ADVERTISEMENT_TTL_RANGE_S`. Clients may request any TTL in that range.

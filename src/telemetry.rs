@@ -7,5 +7,6 @@ pub mod label;
 pub mod log;
 mod log_budget;
 pub mod metric;
+pub mod trace;
 
 pub use metric::Metrics;

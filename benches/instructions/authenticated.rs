@@ -23,6 +23,7 @@ use fireteam::clock::ManualClock;
 use fireteam::config::{DEFAULT_RATE_LIMITS, JwtSettings};
 use fireteam::domain::time::UnixMs;
 use fireteam::telemetry::audit::AuditLog;
+use fireteam::telemetry::trace::CallSpan;
 use fireteam_client::pb;
 use http::{HeaderValue, Request};
 use prost::Message;
@@ -48,7 +49,7 @@ const STREAMS_MAX: u32 = 4;
 struct NoObserver;
 
 impl RpcObserver for NoObserver {
-    fn call_finished(&self, _: &'static str, _: Code, _: Duration) {}
+    fn call_finished(&self, _: &'static str, _: Code, _: Duration, _: Option<&CallSpan>) {}
 
     fn connection_rejected(&self, _: &'static str) {}
 }

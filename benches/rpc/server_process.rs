@@ -240,6 +240,8 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         log_format: LogFormat::Text,
         log_level: "warn".into(),
         log_max_kib_per_minute: 768,
+        otlp_endpoint: None,
+        otlp_sample_ratio: 0.01,
         disk_free_warning_mib: 512,
         advertisement_ttl_s: 600,
         reservation_ttl_s: 30,

@@ -22,6 +22,7 @@ use crate::api::status::Rejection;
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::SetId;
 use crate::engine::error::EngineError;
+use crate::telemetry::trace;
 
 /// Way in which a request arrived: as a typed RPC, or in an envelope with fields of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,7 +51,9 @@ impl RequestReader {
                 format!("is {own}, but the envelope has {envelope}; set it in one place only"),
             );
         }
-        own.or(self.envelope_set_id).map(SetId)
+        let set_id = own.or(self.envelope_set_id).map(SetId);
+        set_id.into_iter().for_each(trace::record_set_id);
+        set_id
     }
 
     /// Matchmaking set of a request that requires one.

@@ -18,6 +18,7 @@ use crate::domain::id::AdvertisementId;
 use crate::engine::PendingAnswer;
 use crate::engine::command::UpdateAdvertAnswer;
 use crate::engine::error::EngineError;
+use crate::telemetry::trace::{self, WaitSpan};
 
 /// Fields of an envelope that its response repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +48,8 @@ pub struct PendingEnvelope {
     pub header: EnvelopeHeader,
     entry_point: RequestReader,
     state: EnvelopeState,
+    /// Span of the wait for the store, in a traced call.
+    _commit_wait: Option<WaitSpan>,
 }
 
 #[derive(Debug)]
@@ -120,7 +123,10 @@ impl PendingEnvelope {
         let header = EnvelopeHeader::from_request(&envelope);
         match extract_sub_request(envelope) {
             Ok((entry_point, sub_request)) => {
-                Self { header, entry_point, state: start_sub_request(handler, entry_point, caller, sub_request) }
+                let state = start_sub_request(handler, entry_point, caller, sub_request);
+                let is_waiting = !matches!(state, EnvelopeState::Ready(_));
+                let commit_wait = is_waiting.then(trace::start_commit_wait).flatten();
+                Self { header, entry_point, state, _commit_wait: commit_wait }
             }
             Err(rejection) => Self::new_rejected(header, rejection),
         }
@@ -136,7 +142,8 @@ impl PendingEnvelope {
 
     /// Creates an envelope that is answered with an error.
     pub fn new_rejected(header: EnvelopeHeader, rejection: Rejection) -> Self {
-        Self { header, entry_point: RequestReader::default(), state: EnvelopeState::Ready(Some(Err(rejection))) }
+        let state = EnvelopeState::Ready(Some(Err(rejection)));
+        Self { header, entry_point: RequestReader::default(), state, _commit_wait: None }
     }
 }
 

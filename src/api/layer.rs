@@ -33,6 +33,7 @@ use crate::api::rpc_method::{self, RpcKind, RpcMethod};
 use crate::api::status::Rejection;
 use crate::auth::credential_error::CredentialError;
 use crate::auth::policy::AccessPolicy;
+use crate::telemetry::trace::run_in_span;
 
 use call_reporter::{CallReporter, RpcObserver};
 use response_body::{CallResponseBody, ConnectionStreamSlot, StreamEndConditions};
@@ -137,7 +138,7 @@ where
         }
         let method = rpc_method::method_of_path(request.uri().path());
         let timeout = deadline::requested_timeout(request.headers());
-        let report = CallReporter::new(method.name, self.state.observer.clone());
+        let report = CallReporter::new(method.name, self.state.observer.clone()).with_span(request.headers());
         let mut audited = self.start_audit(method, &request);
         let auth = match self.authorize_call(method, &request, &mut audited) {
             Ok(auth) => auth,
@@ -162,7 +163,7 @@ where
         let max_duration =
             if method.kind == RpcKind::LongUnary { LONG_UNARY_DEADLINE } else { self.state.unary_deadline };
         let duration = timeout.map_or(max_duration, |timeout| timeout.min(max_duration));
-        let response = self.inner.call(request);
+        let response = run_in_span(report.span(), self.inner.call(request));
         Box::pin(async move {
             let response =
                 match tokio::time::timeout_at(report.call_started_at() + duration, catch_panic(response)).await {

@@ -192,6 +192,12 @@ pub struct RawSettings {
     /// Maximum size of the log per minute, KiB, 64 to 1048576; not for audit records and the levels debug and trace [default: 768].
     #[arg(long, env = "FIRETEAM_LOG_MAX_KIB_PER_MINUTE", value_name = "KIB")]
     pub log_max_kib_per_minute: Option<u32>,
+    /// Collector of traces that speaks OTLP over gRPC, http://HOST:PORT [default: none].
+    #[arg(long, env = "FIRETEAM_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+    /// Share of calls without a traceparent that are traced, 0 to 1 [default: 0.01].
+    #[arg(long, env = "FIRETEAM_OTLP_SAMPLE_RATIO", value_name = "SHARE")]
+    pub otlp_sample_ratio: Option<f64>,
     /// Free space below which a disk that the server writes to is reported, MiB, 0 to 1048576; 0 for never [default: 512].
     #[arg(long, env = "FIRETEAM_DISK_FREE_WARNING_MIB", value_name = "MIB")]
     pub disk_free_warning_mib: Option<u32>,
@@ -227,78 +233,30 @@ pub struct RawSettings {
 /// Token of clients and examples. It may be set in a shell that also starts a server.
 const CLIENT_TOKEN_VARIABLE: &str = "FIRETEAM_TOKEN";
 
+/// Settings with the value of `$first` in each field, or of `$second` if it has none.
+macro_rules! first_of_each {
+    ($first:ident, $second:ident, { $($field:ident),+ $(,)? }) => {
+        RawSettings { $($field: $first.$field.or($second.$field)),+ }
+    };
+}
+
 impl RawSettings {
     /// These settings, with missing values taken from `fallback`.
     pub fn with_fallback(self, fallback: RawSettings) -> RawSettings {
-        RawSettings {
-            listen: self.listen.or(fallback.listen),
-            operator_listen: self.operator_listen.or(fallback.operator_listen),
-            operator_hosts: self.operator_hosts.or(fallback.operator_hosts),
-            cors_origins: self.cors_origins.or(fallback.cors_origins),
-            store: self.store.or(fallback.store),
-            store_wait_s: self.store_wait_s.or(fallback.store_wait_s),
-            silos: self.silos.or(fallback.silos),
-            max_silos: self.max_silos.or(fallback.max_silos),
-            max_silos_per_user: self.max_silos_per_user.or(fallback.max_silos_per_user),
-            max_advertisements_per_client: self
-                .max_advertisements_per_client
-                .or(fallback.max_advertisements_per_client),
-            max_advertisements_per_server: self
-                .max_advertisements_per_server
-                .or(fallback.max_advertisements_per_server),
-            max_reservations_per_client: self.max_reservations_per_client.or(fallback.max_reservations_per_client),
-            max_tickets_per_user: self.max_tickets_per_user.or(fallback.max_tickets_per_user),
-            max_staleness_s: self.max_staleness_s.or(fallback.max_staleness_s),
-            rulesets: self.rulesets.or(fallback.rulesets),
-            geoip_db: self.geoip_db.or(fallback.geoip_db),
-            trusted_proxies: self.trusted_proxies.or(fallback.trusted_proxies),
-            tls_certificate: self.tls_certificate.or(fallback.tls_certificate),
-            tls_key: self.tls_key.or(fallback.tls_key),
-            tls_client_ca: self.tls_client_ca.or(fallback.tls_client_ca),
-            proxy_protocol: self.proxy_protocol.or(fallback.proxy_protocol),
-            auth_keys: self.auth_keys.or(fallback.auth_keys),
-            auth_issuer: self.auth_issuer.or(fallback.auth_issuer),
-            auth_audience: self.auth_audience.or(fallback.auth_audience),
-            auth_issuers: self.auth_issuers.or(fallback.auth_issuers),
-            rate_limits: self.rate_limits.or(fallback.rate_limits),
-            audit_log_file: self.audit_log_file.or(fallback.audit_log_file),
-            audit_log_max_mib: self.audit_log_max_mib.or(fallback.audit_log_max_mib),
-            audit_log_max_files: self.audit_log_max_files.or(fallback.audit_log_max_files),
-            token_key_file: self.token_key_file.or(fallback.token_key_file),
-            match_key_file: self.match_key_file.or(fallback.match_key_file),
-            user_key_file: self.user_key_file.or(fallback.user_key_file),
-            erasure_log_file: self.erasure_log_file.or(fallback.erasure_log_file),
-            beacon_fleet_key_file: self.beacon_fleet_key_file.or(fallback.beacon_fleet_key_file),
-            receipt_prefix: self.receipt_prefix.or(fallback.receipt_prefix),
-            observe_tcp: self.observe_tcp.or(fallback.observe_tcp),
-            beacon_listen: self.beacon_listen.or(fallback.beacon_listen),
-            beacon_id: self.beacon_id.or(fallback.beacon_id),
-            beacon_region: self.beacon_region.or(fallback.beacon_region),
-            beacon_place: self.beacon_place.or(fallback.beacon_place),
-            beacon_announce_address: self.beacon_announce_address.or(fallback.beacon_announce_address),
-            beacon_packets_per_second: self.beacon_packets_per_second.or(fallback.beacon_packets_per_second),
-            rating_retention_days: self.rating_retention_days.or(fallback.rating_retention_days),
-            pass_failure_dir: self.pass_failure_dir.or(fallback.pass_failure_dir),
-            allow_client_locality: self.allow_client_locality.or(fallback.allow_client_locality),
-            allow_search_overrides: self.allow_search_overrides.or(fallback.allow_search_overrides),
-            insecure_allow_plaintext: self.insecure_allow_plaintext.or(fallback.insecure_allow_plaintext),
-            insecure_allow_anonymous: self.insecure_allow_anonymous.or(fallback.insecure_allow_anonymous),
-            log_format: self.log_format.or(fallback.log_format),
-            log_level: self.log_level.or(fallback.log_level),
-            log_max_kib_per_minute: self.log_max_kib_per_minute.or(fallback.log_max_kib_per_minute),
-            disk_free_warning_mib: self.disk_free_warning_mib.or(fallback.disk_free_warning_mib),
-            advertisement_ttl_s: self.advertisement_ttl_s.or(fallback.advertisement_ttl_s),
-            reservation_ttl_s: self.reservation_ttl_s.or(fallback.reservation_ttl_s),
-            ruleset_retention_s: self.ruleset_retention_s.or(fallback.ruleset_retention_s),
-            ruleset_removal_grace_s: self.ruleset_removal_grace_s.or(fallback.ruleset_removal_grace_s),
-            location_grid_degrees: self.location_grid_degrees.or(fallback.location_grid_degrees),
-            session_location_grid_degrees: self
-                .session_location_grid_degrees
-                .or(fallback.session_location_grid_degrees),
-            region_places: self.region_places.or(fallback.region_places),
-            geoip_max_accuracy_radius_km: self.geoip_max_accuracy_radius_km.or(fallback.geoip_max_accuracy_radius_km),
-            shutdown_grace_period_s: self.shutdown_grace_period_s.or(fallback.shutdown_grace_period_s),
-        }
+        first_of_each!(self, fallback, {
+            listen, operator_listen, operator_hosts, cors_origins, store, store_wait_s, silos, max_silos,
+            max_silos_per_user, max_advertisements_per_client, max_advertisements_per_server,
+            max_reservations_per_client, max_tickets_per_user, max_staleness_s, rulesets, geoip_db, trusted_proxies,
+            tls_certificate, tls_key, tls_client_ca, proxy_protocol, auth_keys, auth_issuer, auth_audience,
+            auth_issuers, rate_limits, audit_log_file, audit_log_max_mib, audit_log_max_files, token_key_file,
+            match_key_file, user_key_file, erasure_log_file, beacon_fleet_key_file, receipt_prefix, observe_tcp,
+            beacon_listen, beacon_id, beacon_region, beacon_place, beacon_announce_address, beacon_packets_per_second,
+            rating_retention_days, pass_failure_dir, allow_client_locality, allow_search_overrides,
+            insecure_allow_plaintext, insecure_allow_anonymous, log_format, log_level, log_max_kib_per_minute,
+            otlp_endpoint, otlp_sample_ratio, disk_free_warning_mib, advertisement_ttl_s, reservation_ttl_s,
+            ruleset_retention_s, ruleset_removal_grace_s, location_grid_degrees, session_location_grid_degrees,
+            region_places, geoip_max_accuracy_radius_km, shutdown_grace_period_s,
+        })
     }
 }
 

@@ -71,6 +71,7 @@ insecure_allow_anonymous = false
 log_format = "text"
 log_level = "info"
 log_max_kib_per_minute = 768
+otlp_sample_ratio = 0.01
 disk_free_warning_mib = 512
 advertisement_ttl_s = 90
 reservation_ttl_s = 30

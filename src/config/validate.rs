@@ -10,15 +10,19 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use http::Uri;
+use http::uri::Scheme;
+
 use crate::config::raw::RawSettings;
 use crate::config::security::{TokenIssuer, VerifyingKeyFile};
 use crate::config::{
     ADVERTISEMENT_TTL_RANGE_S, AUDIT_LOG_MAX_FILES_RANGE, AUDIT_LOG_MAX_MIB_RANGE, Config, ConfigError,
     DEFAULT_GEOIP_DB, DISK_FREE_WARNING_RANGE_MIB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM, LISTED_SILOS_MAX,
     LOCATION_GRID_RANGE_DEGREES, LOG_MAX_KIB_PER_MINUTE_RANGE, LogFormat, MAX_ADVERTISEMENTS_PER_GAME_SERVER_RANGE,
-    MAX_LIVE_OBJECTS_PER_CLIENT_RANGE, MAX_OPEN_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
-    RATING_RETENTION_RANGE_DAYS, RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S,
-    RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, STORE_WAIT_RANGE_S, StoreSetting, StoreTarget,
+    MAX_LIVE_OBJECTS_PER_CLIENT_RANGE, MAX_OPEN_SILOS_RANGE, MAX_STALENESS_RANGE_S, OTLP_SAMPLE_RATIO_RANGE,
+    PostgresUrl, RATING_RETENTION_RANGE_DAYS, RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S,
+    RULESET_RETENTION_RANGE_S, RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, STORE_WAIT_RANGE_S, StoreSetting,
+    StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -143,6 +147,12 @@ pub(super) fn validate_settings(
             settings.log_max_kib_per_minute.unwrap_or(768),
             LOG_MAX_KIB_PER_MINUTE_RANGE,
         ),
+        otlp_endpoint: errors.check_otlp_endpoint(settings.otlp_endpoint),
+        otlp_sample_ratio: errors.check_range(
+            "otlp_sample_ratio",
+            settings.otlp_sample_ratio.unwrap_or(0.01),
+            OTLP_SAMPLE_RATIO_RANGE,
+        ),
         disk_free_warning_mib: errors.check_range(
             "disk_free_warning_mib",
             settings.disk_free_warning_mib.unwrap_or(512),
@@ -198,8 +208,16 @@ pub(super) fn validate_settings(
     if errors.0.is_empty() { Ok(config) } else { Err(errors.0) }
 }
 
+/// Text of a store, as in the configuration.
+fn store_setting(store: &StoreTarget) -> StoreSetting {
+    StoreSetting::from(match store {
+        StoreTarget::Memory => MEMORY_SCHEME.into(),
+        StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
+        StoreTarget::Postgres(url) => url.to_string(),
+    })
+}
+
 /// Settings that produce `config`, all of them explicit.
-#[expect(clippy::too_many_lines, reason = "one line for each setting")]
 pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
     let beacon = config.beacon.as_ref();
     RawSettings {
@@ -207,11 +225,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         operator_listen: Some(config.operator_listen.clone()),
         operator_hosts: Some(config.operator_hosts.clone()).filter(|hosts| !hosts.is_empty()),
         cors_origins: Some(config.cors_origins.clone()).filter(|origins| !origins.is_empty()),
-        store: Some(StoreSetting::from(match &config.store {
-            StoreTarget::Memory => MEMORY_SCHEME.into(),
-            StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
-            StoreTarget::Postgres(url) => url.to_string(),
-        })),
+        store: Some(store_setting(&config.store)),
         store_wait_s: Some(config.store_wait_s),
         silos: config.silos.clone(),
         max_silos: Some(config.max_silos),
@@ -261,6 +275,8 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         log_format: Some(config.log_format),
         log_level: Some(config.log_level.clone()),
         log_max_kib_per_minute: Some(config.log_max_kib_per_minute),
+        otlp_endpoint: config.otlp_endpoint.clone(),
+        otlp_sample_ratio: Some(config.otlp_sample_ratio),
         disk_free_warning_mib: Some(config.disk_free_warning_mib),
         advertisement_ttl_s: Some(config.advertisement_ttl_s),
         reservation_ttl_s: Some(config.reservation_ttl_s),
@@ -376,6 +392,21 @@ impl ConfigErrors {
             self.add_invalid_value(key, format!("{value} is out of range; use {} to {}", range.start(), range.end()));
         }
         value
+    }
+
+    /// Checks that the address of a collector is `http://HOST:PORT`.
+    fn check_otlp_endpoint(&mut self, endpoint: Option<String>) -> Option<String> {
+        let is_valid = |text: &str| {
+            let Ok(url) = text.parse::<Uri>() else { return false };
+            let has_host = url.authority().is_some_and(|it| !it.host().is_empty() && !it.as_str().contains('@'));
+            let has_port = url.port_u16().is_some_and(|port| port != 0);
+            url.scheme() == Some(&Scheme::HTTP) && has_host && has_port && url.path() == "/" && url.query().is_none()
+        };
+        if endpoint.as_deref().is_some_and(|text| !is_valid(text)) {
+            let message = "not the address of a collector; use http://HOST:PORT, such as http://127.0.0.1:4317";
+            self.add_invalid_value("otlp_endpoint", message.to_owned());
+        }
+        endpoint
     }
 
     /// Checks that the two ports differ. Port 0 means any free port.

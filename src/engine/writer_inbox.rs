@@ -4,6 +4,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::error::EngineError;
+use crate::telemetry::trace;
 
 /// Capacity of a writer's inbox. Further commands are rejected with a retry delay.
 pub(crate) const WRITER_INBOX_CAPACITY: usize = 16_384;
@@ -28,9 +29,16 @@ impl<T> PendingAnswer<T> {
     pub async fn wait(self) -> Result<T, EngineError> {
         match self {
             PendingAnswer::Ready(answer) => Ok(answer),
-            PendingAnswer::Pending(answer) => answer.await.unwrap_or(Err(EngineError::Internal)),
+            PendingAnswer::Pending(answer) => wait_for_commit(answer).await,
         }
     }
+}
+
+/// Waits for a writer's answer. Returns [`EngineError::Internal`] if the writer dropped the reply. In a traced call, the wait has a
+/// span.
+pub(crate) async fn wait_for_commit<T>(answer: oneshot::Receiver<Result<T, EngineError>>) -> Result<T, EngineError> {
+    let _span = trace::start_commit_wait();
+    answer.await.unwrap_or(Err(EngineError::Internal))
 }
 
 /// Puts a command in a writer's inbox without waiting. The caller cannot cancel it afterwards.

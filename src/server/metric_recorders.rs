@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::time::Instant;
 use tonic::Code;
 
@@ -11,6 +12,7 @@ use crate::store::metered::StoreObserver;
 use crate::telemetry::event_sampler::{EventSampler, Sampled};
 use crate::telemetry::label::{AuthFailure, ConnectionRejection, GrpcCode, Method, StoreOperation, TransactionKind};
 use crate::telemetry::metric::{CallSeries, Metrics};
+use crate::telemetry::trace::{CallSpan, CallTracer, TRACEPARENT_HEADER};
 
 /// Interval of log lines about rejected connections, so that a flood of connections does not flood the log.
 const CONNECTION_REJECTION_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -25,6 +27,8 @@ const FAILED_CALL_LINES_MAX: u32 = 5;
 #[derive(Debug)]
 pub(super) struct RpcMetrics {
     metrics: Arc<Metrics>,
+    /// Starts the spans of calls; `None` without traces.
+    tracer: Option<CallTracer>,
     /// Series of successful calls, by method.
     ok_calls: Vec<OnceLock<CallSeries>>,
     /// Time of the last log line about a rejected connection.
@@ -35,10 +39,11 @@ pub(super) struct RpcMetrics {
 }
 
 impl RpcMetrics {
-    /// Records into `metrics`.
-    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+    /// Records into `metrics`, and traces with `tracer`.
+    pub(super) fn new(metrics: Arc<Metrics>, tracer: Option<CallTracer>) -> Self {
         Self {
             metrics,
+            tracer,
             ok_calls: Method::ALL.iter().map(|_| OnceLock::new()).collect(),
             connection_rejection_logged_at: Mutex::default(),
             failed_call_log_sampler: EventSampler::new(FAILED_CALL_LOG_WINDOW_MS, FAILED_CALL_LINES_MAX),
@@ -59,20 +64,31 @@ impl RpcMetrics {
         }
     }
 
+    /// Exports the spans that wait, for a second at most, and ends the export. Blocks.
+    pub(super) fn flush_traces(&self) {
+        self.tracer.iter().for_each(CallTracer::shut_down);
+    }
+
     fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 impl RpcObserver for RpcMetrics {
-    fn call_finished(&self, method: &'static str, code: Code, elapsed: Duration) {
+    fn call_finished(&self, method: &'static str, code: Code, elapsed: Duration, span: Option<&CallSpan>) {
         let (method, seconds) = (Method::from_rpc_name(method), elapsed.as_secs_f64());
+        let trace_id = span.map(CallSpan::trace_id);
         match (code, self.ok_calls.get(method as usize)) {
             (Code::Ok, Some(series)) => {
-                series.get_or_init(|| self.metrics.call_series(method, GrpcCode::Ok)).record(seconds);
+                series.get_or_init(|| self.metrics.call_series(method, GrpcCode::Ok)).record(seconds, trace_id);
             }
-            _ => self.metrics.record_call(method, GrpcCode::from_number(i32::from(code)), seconds),
+            _ => self.metrics.record_call(method, GrpcCode::from_number(i32::from(code)), seconds, trace_id),
         }
+    }
+
+    fn start_span(&self, method: &'static str, headers: &HeaderMap) -> Option<CallSpan> {
+        let tracer = self.tracer.as_ref()?;
+        tracer.start_span(method, headers.get(TRACEPARENT_HEADER).and_then(|value| value.to_str().ok()))
     }
 
     fn auth_failed(&self, reason: &'static str) {
@@ -165,7 +181,7 @@ mod tests {
     #[test]
     fn auth_failures_are_counted_by_reason() {
         let metrics = Arc::new(Metrics::new());
-        let rpc_metrics = RpcMetrics::new(metrics.clone());
+        let rpc_metrics = RpcMetrics::new(metrics.clone(), None);
         let reasons = CredentialError::ALL.iter().map(|error| error.as_str()).chain(["wrong_role"]);
         let reasons = reasons.chain(["wrong_host", "cross_origin"]);
         let reasons: Vec<&'static str> = reasons.collect();
@@ -181,7 +197,7 @@ mod tests {
     #[test]
     fn calls_are_counted_under_their_method_names() {
         let metrics = Arc::new(Metrics::new());
-        let rpc_metrics = RpcMetrics::new(metrics.clone());
+        let rpc_metrics = RpcMetrics::new(metrics.clone(), None);
         for (path, label) in [
             ("/fireteam.v1.MatchmakingService/Search", "search"),
             ("/fireteam.v1.MatchmakingService/UpdateAdvertisement", "update_advertisement"),
@@ -190,7 +206,7 @@ mod tests {
             ("/grpc.health.v1.Health/Check", "other"),
         ] {
             for (code, code_label) in [(Code::Ok, "ok"), (Code::Aborted, "aborted")] {
-                rpc_metrics.call_finished(method_of_path(path).name, code, Duration::from_millis(1));
+                rpc_metrics.call_finished(method_of_path(path).name, code, Duration::from_millis(1), None);
                 let line = format!("fireteam_rpc_calls_total{{method=\"{label}\",code=\"{code_label}\"}} 1");
                 assert!(metrics.render().contains(&line), "{path}");
             }

@@ -43,6 +43,7 @@ use crate::supervisor::TaskSupervisor;
 use crate::telemetry::audit::AuditLog;
 use crate::telemetry::label::{RateLimitLabel, RateLimitRole};
 use crate::telemetry::metric::Metrics;
+use crate::telemetry::trace::CallTracer;
 
 /// Running application, with the parts that reloads need.
 #[derive(Debug)]
@@ -113,7 +114,6 @@ pub(super) async fn start_supervised_app(
     stop_waiting: &CancellationToken,
 ) -> anyhow::Result<App> {
     metrics.set_process_start(clock.now());
-    let settings = engine_settings(config);
     let files = StartupFiles::load_on_thread(config, &clock, &metrics).await?;
     let StartupFiles { catalog, signer, match_keys, user_keys, beacons, tls, locator, authenticator, audit_log } =
         files;
@@ -132,7 +132,7 @@ pub(super) async fn start_supervised_app(
         match_credential_keys: match_keys.clone(),
         public_user_keys: user_keys,
         metrics: metrics.clone(),
-        settings,
+        settings: engine_settings(config),
         served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
         supervisor: supervisor.clone(),
         pass_failures: PassFailureFolder::new(config.pass_failure_dir.clone()),
@@ -143,7 +143,7 @@ pub(super) async fn start_supervised_app(
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     repeat_kept_erasures(&engine).await?;
     let reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
-    let rpc_metrics = Arc::new(RpcMetrics::new(metrics.clone()));
+    let rpc_metrics = start_call_recorder(config, &clock, &metrics)?;
     let counted_events = UnloggedRejectionReporter { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
     let disk_monitor = DiskMonitor::new(config, metrics.clone());
     let monitor_of_notes = disk_monitor.clone();
@@ -190,8 +190,25 @@ impl App {
         drop(beacon);
         server.shutdown().await;
         // Bounded by the deadline of an audit record.
-        tokio::join!(reports.counted_events.write(true), engine.close());
+        let calls = reports.counted_events.calls.clone();
+        let flush_traces = tokio::task::spawn_blocking(move || calls.flush_traces());
+        // A panic of the exporter must not keep the store open.
+        let _ = tokio::join!(reports.counted_events.write(true), engine.close(), flush_traces);
     }
+}
+
+/// Recorder of calls in the metrics and, if a collector is configured, in traces.
+fn start_call_recorder(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Arc<RpcMetrics>> {
+    let start = |endpoint: &String| {
+        let clock = clock.clone();
+        CallTracer::start(endpoint, config.otlp_sample_ratio, metrics, Box::new(move || clock.now()))
+    };
+    let tracer = config.otlp_endpoint.as_ref().map(start).transpose().context("start the export of traces")?;
+    Ok(Arc::new(RpcMetrics::new(metrics.clone(), tracer)))
 }
 
 /// A server is stale when its last contact with the store is older than `max_staleness_s`, when commits fail, or when the

@@ -265,6 +265,15 @@ label! {
 }
 
 label! {
+    /// Reason why a span was not exported.
+    SpanDropReason, "reason",
+    /// Too many spans wait for the collector.
+    QueueFull = "queue_full",
+    /// The collector did not take the span in time, or refused it.
+    ExportFailed = "export_failed",
+}
+
+label! {
     /// Reason of an authentication failure, in more detail than the caller receives.
     AuthFailure, "reason",
     /// No token and no certificate.

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -24,7 +25,8 @@ use crate::telemetry::label::{
     AdvertisementKindLabel, AuthFailure, BeaconPacketOutcome, ConnectionRejection, DiskFolder, FeedLabel, GrpcCode,
     KnownSets, LoadOutcome, LookupOutcome, MatchEventLabel, MatchStageLabel, Method, OfferEvent, PredictionSide,
     ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, RoundTripLabel, SeatStateLabel,
-    SetLabel, StatisticLabels, StoreOperation, TaskLabel, TicketOutcomeLabel, TicketStateLabel, TransactionKind,
+    SetLabel, SpanDropReason, StatisticLabels, StoreOperation, TaskLabel, TicketOutcomeLabel, TicketStateLabel,
+    TransactionKind,
 };
 use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use crate::telemetry::metric::statistic_buckets::{
@@ -39,6 +41,12 @@ pub const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; versio
 pub type CounterBy<L> = Family<L, Counter>;
 /// Histogram per label value.
 pub type HistogramBy<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Labels of an exemplar: the id of a trace.
+pub type TraceLabels = [(&'static str, String); 1];
+/// Histogram per label value, with the trace of a recent event in each bucket that has one.
+pub type TracedHistogramBy<L> =
+    Family<L, HistogramWithExemplars<TraceLabels>, fn() -> HistogramWithExemplars<TraceLabels>>;
 
 /// One metric: name, kind, labels and help text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +100,7 @@ metrics! {
     /// Finished calls.
     rpc_calls: CounterBy<(Method, GrpcCode)> = Family::default(), "counter" "fireteam_rpc_calls_total" [Method::KEY, GrpcCode::KEY];
     /// Time from the arrival of a call to its response.
-    rpc_duration_seconds: HistogramBy<Method> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_rpc_duration_seconds" [Method::KEY];
+    rpc_duration_seconds: TracedHistogramBy<Method> = Family::new_with_constructor(traced_duration_histogram), "histogram" "fireteam_rpc_duration_seconds" [Method::KEY];
     /// Calls rejected by authentication or by the caller's role.
     auth_failures: CounterBy<AuthFailure> = Family::default(), "counter" "fireteam_auth_failures_total" [AuthFailure::KEY];
     /// Loads of the keys that verify callers' tokens.
@@ -239,6 +247,8 @@ metrics! {
     locality_lookups: CounterBy<LookupOutcome> = Family::default(), "counter" "fireteam_locality_lookups_total" [LookupOutcome::KEY];
     /// Build time of the oldest GeoIP file in use, seconds since 1970; 0 without files.
     geolocation_build_timestamp_seconds: Gauge = Gauge::default(), "gauge" "fireteam_geolocation_build_timestamp_seconds" [];
+    /// Spans of traces that were dropped.
+    trace_spans_dropped: CounterBy<SpanDropReason> = Family::default(), "counter" "fireteam_trace_spans_dropped_total" [SpanDropReason::KEY];
     /// Processor time of the process, seconds.
     process_cpu_seconds: Counter<f64, AtomicU64> = Counter::default(), "counter" "process_cpu_seconds_total" [];
     /// Memory of the process in RAM, bytes.
@@ -251,14 +261,14 @@ metrics! {
 #[derive(Clone, Debug)]
 pub struct CallSeries {
     calls: Counter,
-    duration_seconds: Histogram,
+    duration_seconds: HistogramWithExemplars<TraceLabels>,
 }
 
 impl CallSeries {
-    /// Records a finished call that took `seconds`.
-    pub fn record(&self, seconds: f64) {
+    /// Records a finished call that took `seconds`. `trace_id` is that of a traced call.
+    pub fn record(&self, seconds: f64, trace_id: Option<String>) {
         self.calls.inc();
-        self.duration_seconds.observe(seconds);
+        self.duration_seconds.observe(seconds, trace_id.map(|trace_id| [("trace_id", trace_id)]), None);
     }
 }
 
@@ -284,9 +294,9 @@ impl Metrics {
         text
     }
 
-    /// Records a finished call that took `seconds`.
-    pub fn record_call(&self, method: Method, code: GrpcCode, seconds: f64) {
-        self.call_series(method, code).record(seconds);
+    /// Records a finished call that took `seconds`. `trace_id` is that of a traced call.
+    pub fn record_call(&self, method: Method, code: GrpcCode, seconds: f64, trace_id: Option<String>) {
+        self.call_series(method, code).record(seconds, trace_id);
     }
 
     /// Metric series of a method and a code. Callers on a hot path keep it, to save the lookup per call.
@@ -407,6 +417,7 @@ impl Metrics {
         PredictionSide::ALL.iter().for_each(|side| drop(self.prediction_outside.get_or_create(side)));
         ReceiptLabel::ALL.iter().for_each(|verdict| drop(self.receipts.get_or_create(verdict)));
         OfferEvent::ALL.iter().for_each(|event| drop(self.allocation_offers.get_or_create(event)));
+        SpanDropReason::ALL.iter().for_each(|reason| drop(self.trace_spans_dropped.get_or_create(reason)));
         LookupOutcome::ALL.iter().for_each(|outcome| drop(self.locality_lookups.get_or_create(outcome)));
         Method::ALL.iter().for_each(|method| drop(self.rpc_duration_seconds.get_or_create(method)));
         for operation in StoreOperation::ALL {
@@ -441,6 +452,11 @@ fn register_metric(registry: &mut Registry, kind: &str, name: &str, help: &str, 
 /// Histogram of seconds: buckets from 50 µs to 26 s, doubling.
 fn duration_histogram() -> Histogram {
     Histogram::new(exponential_buckets(50e-6, 2.0, 20))
+}
+
+/// Histogram like `duration_histogram`, with exemplars.
+fn traced_duration_histogram() -> HistogramWithExemplars<TraceLabels> {
+    HistogramWithExemplars::new(exponential_buckets(50e-6, 2.0, 20))
 }
 
 /// Histogram with buckets from 1 to 4 million.

@@ -15,3 +15,4 @@ pub(crate) mod stop;
 pub(crate) mod store_wait;
 pub(crate) mod task_panics;
 pub(crate) mod tls_certificates;
+pub(crate) mod traces;

@@ -1,17 +1,25 @@
-//! Report of a finished call: one count, and one log line if it failed. Never an address, never a token.
+//! Report of a finished call: one count, the end of its span, and one log line if it failed. Never an address, never a token.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::time::Instant;
 use tonic::Code;
 
 use crate::telemetry::event_sampler::Sampled;
+use crate::telemetry::trace::CallSpan;
 
 /// Receives counts of calls, connections and streams.
 pub trait RpcObserver: Send + Sync + 'static {
-    /// A call has ended. `method` is from a fixed set of names; `code` is its final status.
-    fn call_finished(&self, method: &'static str, code: Code, elapsed: Duration);
+    /// A call has ended. `method` is from a fixed set of names; `code` is its final status; `span` is that of a traced call.
+    fn call_finished(&self, method: &'static str, code: Code, elapsed: Duration, span: Option<&CallSpan>);
+
+    /// Starts the span of a call whose headers these are; `None` if the call is not traced.
+    fn start_span(&self, method: &'static str, headers: &HeaderMap) -> Option<CallSpan> {
+        let _ = (method, headers);
+        None
+    }
 
     /// Authentication or the role check failed. `reason` is a name of `auth::credential_error`, or `wrong_role`.
     fn auth_failed(&self, reason: &'static str) {
@@ -45,12 +53,24 @@ pub struct CallReporter {
     method: &'static str,
     started_at: Instant,
     observer: Option<Arc<dyn RpcObserver>>,
+    span: Option<CallSpan>,
 }
 
 impl CallReporter {
     /// Starts the report of a call.
     pub fn new(method: &'static str, observer: Arc<dyn RpcObserver>) -> Self {
-        Self { method, started_at: Instant::now(), observer: Some(observer) }
+        Self { method, started_at: Instant::now(), observer: Some(observer), span: None }
+    }
+
+    /// The report with a span, if the call is traced. `headers` are those of the call.
+    pub fn with_span(mut self, headers: &HeaderMap) -> Self {
+        self.span = self.observer.as_ref().and_then(|observer| observer.start_span(self.method, headers));
+        self
+    }
+
+    /// Span of the call, if it is traced.
+    pub fn span(&self) -> Option<&CallSpan> {
+        self.span.as_ref()
     }
 
     /// Start of the call.
@@ -63,7 +83,10 @@ impl CallReporter {
         let Some(observer) = self.observer.take() else { return };
         let elapsed = self.started_at.elapsed();
         let (method, code_name) = (self.method, status_code_name(code));
-        observer.call_finished(method, code, elapsed);
+        observer.call_finished(method, code, elapsed, self.span.as_ref());
+        if let Some(span) = self.span.take() {
+            span.end(code_name, is_server_fault(code));
+        }
         let ms = elapsed.as_secs_f64() * 1000.0;
         if code == Code::Ok {
             return;

@@ -11,6 +11,7 @@ use tower::{Layer, Service, service_fn};
 
 use super::*;
 use crate::api::health::HealthState;
+use crate::telemetry::trace::CallSpan;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -18,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 struct RecordingObserver(Mutex<Vec<(&'static str, Code)>>);
 
 impl RpcObserver for RecordingObserver {
-    fn call_finished(&self, method: &'static str, code: Code, _: Duration) {
+    fn call_finished(&self, method: &'static str, code: Code, _: Duration, _: Option<&CallSpan>) {
         self.0.lock().unwrap().push((method, code));
     }
 

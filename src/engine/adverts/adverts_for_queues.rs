@@ -26,6 +26,7 @@ use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
 use crate::engine::party_avoidance::PartyAvoidance;
 use crate::engine::searching_party::SearchingParty;
 use crate::engine::user_advert::ExportedAdvert;
+use crate::engine::writer_inbox::wait_for_commit;
 use crate::store::Reservation;
 
 /// Maximum open sessions that a pass may backfill.
@@ -177,7 +178,7 @@ impl AdvertsForQueues {
             .send(AdvertWriterCommand::ReserveSeats(Box::new(reserve), reply, in_flight))
             .await
             .map_err(|_| EngineError::Draining)?;
-        answer.await.unwrap_or(Err(EngineError::Internal))
+        wait_for_commit(answer).await
     }
 
     /// Releases a reservation. If the release fails, the hold expires.
@@ -330,7 +331,7 @@ impl AdvertsForQueues {
         let in_flight = self.state.in_flight_changes.begin_change(id);
         let command = AdvertWriterCommand::Delete(id, set_id, reply, in_flight);
         self.writer.send(command).await.map_err(|_| EngineError::Draining)?;
-        answer.await.unwrap_or(Err(EngineError::Internal))
+        wait_for_commit(answer).await
     }
 
     /// Set of an advertisement in memory. One that is not there has none: the store finds it by its id.
@@ -354,7 +355,7 @@ impl AdvertsForQueues {
         let in_flight = self.state.in_flight_changes.begin_change(advertisement_id);
         let command = AdvertWriterCommand::EraseUser(Box::new(erase), reply, in_flight);
         self.writer.send(command).await.map_err(|_| EngineError::Draining)?;
-        answer.await.unwrap_or(Err(EngineError::Internal))
+        wait_for_commit(answer).await
     }
 
     /// Whether an advertisement is in memory.

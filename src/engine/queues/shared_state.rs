@@ -42,7 +42,7 @@ use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::ratings::RatingCache;
-use crate::engine::writer_inbox::{RETRY_AFTER_MS, submit_command};
+use crate::engine::writer_inbox::{RETRY_AFTER_MS, submit_command, wait_for_commit};
 use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::StoreError;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket};
@@ -282,7 +282,7 @@ impl SharedState {
     ) -> Result<QueueOutcome, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.send_to_queue_writer(QueueWriterCommand::Write(Box::new(write), reply, silo_use))?;
-        answer.await.unwrap_or(Err(EngineError::Internal))
+        wait_for_commit(answer).await
     }
 
     /// Applies an event to a match; returns when the result is durable. Dropping the future does not cancel it.
@@ -294,7 +294,7 @@ impl SharedState {
         self.wait_for_match_ruleset(match_id).await;
         let (reply, answer) = oneshot::channel();
         self.send_to_queue_writer(QueueWriterCommand::MatchEvent(Box::new(PendingEvent::new(match_id, event, reply))))?;
-        answer.await.unwrap_or(Err(EngineError::Internal))
+        wait_for_commit(answer).await
     }
 
     /// Waits until the ruleset of a match is loaded, at most `REPLICATION_DELAY_MAX`: another replica may have made the

@@ -25,7 +25,7 @@ fn metric_names_and_kinds(text: &str) -> BTreeSet<(String, String)> {
 #[test]
 fn metric_table_equals_the_scrape() {
     let metrics = Metrics::new();
-    metrics.record_call(Method::Search, GrpcCode::Ok, 0.001);
+    metrics.record_call(Method::Search, GrpcCode::Ok, 0.001, None);
     metrics.record_store(StoreOperation::Commit, 3, 0.001, false);
     metrics.disk_free_bytes.get_or_create(&DiskFolder::Store).set(1);
     StatisticKind::ALL
@@ -92,7 +92,7 @@ fn metrics_record_a_search_with_its_refusals() {
 #[test]
 fn metrics_record_calls_lookups_and_store_operations() {
     let metrics = Metrics::new();
-    metrics.record_call(Method::Reserve, GrpcCode::from_number(9), 0.25);
+    metrics.record_call(Method::Reserve, GrpcCode::from_number(9), 0.25, None);
     metrics.record_store(StoreOperation::Commit, 3, 0.5, true);
     metrics.record_store(StoreOperation::Commit, 2, 0.5, false);
     metrics.record_locality_lookup(true);
@@ -116,7 +116,7 @@ fn metric_series_count_is_bounded() {
     let metrics = Metrics::new();
     let record_all = |metrics: &Metrics| {
         for method in Method::ALL {
-            metrics.rpc_duration_seconds.get_or_create(method).observe(0.1);
+            metrics.rpc_duration_seconds.get_or_create(method).observe(0.1, None, None);
             for number in -50..50 {
                 metrics.rpc_calls.get_or_create(&(*method, GrpcCode::from_number(number))).inc();
             }

@@ -29,6 +29,7 @@ use fireteam::server::tls::ReloadableTlsConfig;
 use fireteam::server::{RunningServer, Server, ServerDeps};
 use fireteam::supervisor::TaskSupervisor;
 use fireteam::telemetry::audit::AuditLog;
+use fireteam::telemetry::trace::CallSpan;
 
 use crate::support::generated_client::matchmaking_service_client::MatchmakingServiceClient;
 use crate::support::generated_client::{self, operator_service_client::OperatorServiceClient};
@@ -85,7 +86,7 @@ impl RecordingObserver {
 }
 
 impl RpcObserver for RecordingObserver {
-    fn call_finished(&self, method: &'static str, code: Code, _: Duration) {
+    fn call_finished(&self, method: &'static str, code: Code, _: Duration, _: Option<&CallSpan>) {
         self.calls.lock().unwrap().push((method, status_code_name(code)));
         self.changed.notify_waiters();
     }

@@ -96,6 +96,8 @@ impl TestServer {
             log_format: fireteam::config::LogFormat::Text,
             log_level: "info".into(),
             log_max_kib_per_minute: 768,
+            otlp_endpoint: None,
+            otlp_sample_ratio: 0.01,
             disk_free_warning_mib: 512,
             advertisement_ttl_s: 90,
             reservation_ttl_s: 30,
