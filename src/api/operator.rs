@@ -1,6 +1,8 @@
 //! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings, match export, the state and end of
 //! one match or ticket, and erasure and export of one user.
 
+mod ruleset_admin;
+
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,14 +28,13 @@ use crate::api::rate_limits_and_audit::AuditDetails;
 use crate::api::status::Rejection;
 use crate::auth::authenticator::Authenticator;
 use crate::domain::attribute_values::FieldProblem;
-use crate::domain::id::{RulesetHash, SetId, SiloId};
-use crate::domain::ruleset::Ruleset;
+use crate::domain::id::{SetId, SiloId};
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
-use crate::engine::rulesets::{
-    CheckRulesetAnswer, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem, RulesetReloader,
-};
+use crate::engine::rulesets::{CheckRulesetAnswer, ReloadReport, RetiredSetCounts};
 use crate::telemetry::audit::AuditedRulesetChange;
+
+pub use ruleset_admin::RulesetAdmin;
 
 /// Stream of overviews.
 pub type OverviewUpdates = Pin<Box<dyn Stream<Item = Result<pb::WatchOverviewResponse, Status>> + Send>>;
@@ -43,50 +44,6 @@ const RULESET_BYTES_MAX: usize = 256 * 1024;
 
 /// Limit of a file name, bytes.
 const FILE_NAME_BYTES_MAX: usize = 256;
-
-/// Ruleset administration, as the Operator service uses it.
-#[tonic::async_trait]
-pub trait RulesetAdmin: Send + Sync + 'static {
-    /// Validates a file's text without loading it. Returns its hash and its effect on ratings, or all problems.
-    fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>>;
-    /// Parses a file's text without loading it. `None` for a file that retires its set.
-    fn parse(&self, file_name: &str, xml: &str) -> Result<Option<Arc<Ruleset>>, Vec<RulesetProblem>>;
-    /// A cached ruleset: the one in force, or the one with `hash`.
-    fn find(&self, set_id: SetId, hash: Option<RulesetHash>) -> Option<Arc<Ruleset>>;
-    /// Reloads the rulesets from their source.
-    async fn reload(&self) -> ReloadReport;
-    /// Ends the grace period of a set whose file was removed. With `force` its waiting tickets end too.
-    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetiredSetCounts, EngineError>;
-    /// Lists rulesets by set: the current one first, then retired ones, latest first.
-    fn list_rulesets(&self) -> Vec<RulesetListing>;
-}
-
-#[tonic::async_trait]
-impl RulesetAdmin for RulesetReloader {
-    fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
-        RulesetReloader::check(self, file_name, xml)
-    }
-
-    fn parse(&self, file_name: &str, xml: &str) -> Result<Option<Arc<Ruleset>>, Vec<RulesetProblem>> {
-        RulesetReloader::parse(self, file_name, xml)
-    }
-
-    fn find(&self, set_id: SetId, hash: Option<RulesetHash>) -> Option<Arc<Ruleset>> {
-        RulesetReloader::find(self, set_id, hash)
-    }
-
-    async fn reload(&self) -> ReloadReport {
-        RulesetReloader::reload(self).await
-    }
-
-    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetiredSetCounts, EngineError> {
-        RulesetReloader::retire_set(self, set_id, force).await
-    }
-
-    fn list_rulesets(&self) -> Vec<RulesetListing> {
-        RulesetReloader::list(self)
-    }
-}
 
 /// Implementation of the Operator service.
 #[derive(Clone)]

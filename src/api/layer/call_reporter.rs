@@ -16,8 +16,7 @@ pub trait RpcObserver: Send + Sync + 'static {
     fn call_finished(&self, method: &'static str, code: Code, elapsed: Duration, span: Option<&CallSpan>);
 
     /// Starts the span of a call whose headers these are; `None` if the call is not traced.
-    fn start_span(&self, method: &'static str, headers: &HeaderMap) -> Option<CallSpan> {
-        let _ = (method, headers);
+    fn start_span(&self, _method: &'static str, _headers: &HeaderMap) -> Option<CallSpan> {
         None
     }
 

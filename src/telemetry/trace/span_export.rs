@@ -33,8 +33,8 @@ const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time limit of an attempt to export, and the time after which a failed one is not repeated.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time limit of an attempt to export, and the time after which a failed one is not repeated. The default of OpenTelemetry's exporters.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit of the last export.
 pub(super) const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);

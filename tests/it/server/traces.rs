@@ -15,6 +15,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::generated_client::matchmaking_service_client::MatchmakingServiceClient;
+use crate::support::http_client::HttpClient;
 use crate::support::queue_server::{SET_ID, duel_ruleset, enter_request};
 use crate::support::scripted_server::search_request;
 use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};
@@ -90,7 +91,7 @@ fn with_traceparent<T>(message: T, traceparent: Option<&'static str>) -> Request
 }
 
 /// The span of a call continues the caller's trace. It has method, set and status, and its child is the wait for the commit. The bytes
-/// have nothing of the caller: no name of a user, no header, no address.
+/// have nothing of the caller: no name of a user, no header, no address (SEC-9).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trace_has_the_span_of_a_sampled_call_and_of_its_commit() {
     let mut collector = Collector::start().await;
@@ -156,6 +157,26 @@ async fn trace_of_an_advertisement_has_its_commit() {
     }
     collector.next_span(SEARCH).await;
     assert_eq!(collector.further_spans(), []);
+}
+
+/// A call in JSON has the same span as by gRPC, and continues the caller's trace.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trace_has_the_span_of_a_call_in_json() {
+    let mut collector = Collector::start().await;
+    let server = TracedServer::start_with_collector(&collector.endpoint, "0");
+    let call = async |client: HttpClient| client.call(&format!("/{SEARCH}"), &search_in_json(SET_ID)).await.success();
+    call(HttpClient::new(server.process.address)).await;
+    call(HttpClient::new(server.process.address).with_header("traceparent", SAMPLED)).await;
+    let span = collector.next_span(SEARCH).await;
+    assert_eq!((hex(&span.trace_id), hex(&span.parent_span_id)), (TRACE.into(), PARENT.into()));
+    assert!(texts(&span.attributes).contains(&("fireteam.set_id".to_owned(), SET_ID.to_string())), "{span:?}");
+    assert_eq!(collector.further_spans(), []);
+}
+
+/// Search by one player, as JSON.
+fn search_in_json(set_id: u32) -> String {
+    let session = serde_json::json!({ "partySizeComposition": [1], "players": [{ "userId": "ann" }] });
+    serde_json::json!({ "matchmakingSetId": set_id, "sessionComposition": session }).to_string()
 }
 
 /// The status of a refused call is an attribute. A span is an error only if the server has a problem.

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use super::{HEALTH_CHECK, SAMPLED, TracedServer};
 use crate::support::queue_server::wait_until;
 
-/// Limit of a call, on a busy machine. A call that waited for an export would take 3 s.
-const CALL_TIME_MAX: Duration = Duration::from_secs(2);
+/// Limit of a call, on a busy machine. A call that waited for an export would take 10 s.
+const CALL_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// Limit of the shutdown: 1 s for the last export, and the rest. A whole export would take 3 s.
-const SHUTDOWN_TIME_MAX: Duration = Duration::from_millis(2_800);
+/// Limit of the shutdown, on a busy machine: 1 s for the last export, and the rest. A whole export would take 10 s.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Calls whose spans are dropped while the collector is away.
 const CALLS: usize = 30;
