@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeySecret;
@@ -115,7 +114,6 @@ impl Hosts {
             pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
             erasure_log: None,
             beacon_settings: BeaconSettings::default(),
-            encode_static_candidate_fields,
         };
         let engine = Engine::start(parts).await.expect("an empty store loads");
         let mut this = Self { engine, clock, counter, hosts: Vec::new() };

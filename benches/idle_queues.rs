@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeySecret;
@@ -110,7 +109,6 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
         erasure_log: None,
         beacon_settings: BeaconSettings::default(),
-        encode_static_candidate_fields,
     };
     Engine::start(parts).await.expect("an empty store loads")
 }
@@ -122,7 +120,7 @@ async fn enter(engine: &Engine, number: u64, silo: u64) -> f64 {
         set_id: SetId(11),
         session: Session {
             silo: SiloId(silo),
-            party_sizes: vec![1],
+            party_sizes: [1].into(),
             players: vec![Player::from_user(user)],
             ..Session::default()
         },

@@ -161,7 +161,7 @@ pub(crate) fn session(rng: &mut SplitMix64, spread: PopulationKind) -> Session {
     };
     Session {
         silo: SiloId(1),
-        party_sizes: vec![1],
+        party_sizes: [1].into(),
         players: vec![Player::from_user(user)],
         locality: Locality::from_degrees(latitude, longitude),
         attributes: vec![
@@ -212,11 +212,5 @@ pub(crate) fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, number: u64, spread
     };
     let expires = UnixMs(NOW + 1_000 + rng.below(60_000));
     let open_seats = rng.below(6) as u16;
-    IndexEntry {
-        advertisement: Arc::new(advertisement),
-        attribute_values: facts,
-        expires_at: expires,
-        open_seats,
-        encoded_response: Arc::from([0; 56]),
-    }
+    IndexEntry { advertisement: Arc::new(advertisement), attribute_values: facts, expires_at: expires, open_seats }
 }

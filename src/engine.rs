@@ -75,7 +75,6 @@ use self::startup_retry::retry_at_startup;
 use self::statistics_task::run_statistics_task;
 use self::write_probe::run_write_probe;
 
-pub use self::adverts::advert_state::EncodeStaticCandidateFieldsFn;
 pub use self::adverts::host_events::{HostEvent, HostEventSender};
 pub use self::deps::EngineDeps;
 pub use self::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
@@ -100,8 +99,7 @@ impl Engine {
     /// Loads the store's data and starts the background tasks. The engine is ready to serve when this returns.
     pub async fn start(deps: EngineDeps) -> Result<Self, StoreError> {
         let feed = deps.store.open_advert_feed().await;
-        let (common, encode_advert) = deps.into_common_and_encoder(feed.is_some());
-        let common = Arc::new(common);
+        let common = Arc::new(deps.into_common(feed.is_some()));
         let shutdown = CancellationToken::new();
         // Before the rulesets are used or stored: their constants depend on it.
         retry_at_startup("record rating scales", async || prepare_active_rulesets(&common).await).await?;
@@ -112,7 +110,7 @@ impl Engine {
         retry_at_startup("record rating scales of rulesets without a file", record_scales).await?;
         // Before the queues: without beacons a pass would pair by distance whom it pairs by predictions.
         retry_at_startup("read beacons", async || refresh_beacon_directory(&common).await).await?;
-        let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
+        let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), feed, &shutdown).await?;
         let (queue_engine, queue_tasks) =
             QueueEngine::start(Arc::clone(&common), adverts.adverts_for_queues(), &shutdown).await?;
         tasks.extend(queue_tasks);

@@ -1,10 +1,8 @@
 //! Records of the change feed: advertisements that another replica has changed replace those in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
@@ -20,13 +18,8 @@ use crate::split_mix64::SplitMix64;
 /// Advertisements of the feed; each batch changes all of them.
 const RECORDS: usize = 256;
 
-/// Advertisements encoded so far. A changed record is encoded once, when it is applied.
-static ENCODED: AtomicUsize = AtomicUsize::new(0);
-
-fn counting_encoder(advertisement: &Advertisement) -> Arc<[u8]> {
-    ENCODED.fetch_add(1, Ordering::Relaxed);
-    encode_static_candidate_fields(advertisement)
-}
+/// Owners of an applied advertisement: the record, the index, and the benchmark.
+const OWNERS_WHEN_APPLIED: usize = 3;
 
 /// Applies a changed record to memory and to the index.
 pub(crate) fn record() {
@@ -40,14 +33,15 @@ pub(crate) fn record() {
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/></Attributes>
   <SoftFilters><SoftFilter Attribute="skill" Weight="1"/></SoftFilters>
 </Ruleset>"#;
-    let server = InProcessServer::start_with_store(xml, Arc::new(store), counting_encoder);
+    let server = InProcessServer::start_with_store(xml, Arc::new(store));
     count(
         |section| Some(batch(1 + section as i64)),
         |batch| {
-            let target = ENCODED.load(Ordering::Relaxed) + RECORDS;
+            let batch = batch.take().expect("a batch");
+            let last = Arc::clone(&batch.changed.last().expect("a changed advertisement").advertisement);
             server.runtime.block_on(async {
-                batches.send(batch.take().expect("a batch")).await.expect("an open feed");
-                while ENCODED.load(Ordering::Relaxed) < target {
+                batches.send(batch).await.expect("an open feed");
+                while Arc::strong_count(&last) < OWNERS_WHEN_APPLIED {
                     tokio::task::yield_now().await;
                 }
                 // The writer applies a batch without waiting, so that it is complete after one more turn.

@@ -71,7 +71,7 @@ fn add_party(rng: &mut SplitMix64, stated_by: StatedBy, session: &mut Session) {
     while session.players.len() < PARTY_SIZE {
         session.players.push(Player::from_user(UserKey::from_bytes(id_bytes(rng))));
     }
-    session.party_sizes = vec![PARTY_SIZE as u8];
+    session.party_sizes = [PARTY_SIZE as u8].into();
     session.attributes.clear();
     let level = (1_500.0 + 350.0 * rng.normal()).clamp(0.0, 3_000.0);
     let mut modes: Vec<Box<str>> = (0..PARTY_SIZE).map(|_| format!("m{}", rng.below(20)).into()).collect();
@@ -80,7 +80,7 @@ fn add_party(rng: &mut SplitMix64, stated_by: StatedBy, session: &mut Session) {
     let stated = |modes: &[Box<str>]| {
         vec![
             ("level".into(), AttributeValue::Number(level)),
-            ("modes".into(), AttributeValue::StringList(modes.iter().cloned().collect())),
+            ("modes".into(), AttributeValue::StringList(modes.iter().map(|mode| mode.as_ref().into()).collect())),
         ]
     };
     match stated_by {

@@ -38,7 +38,7 @@ pub(crate) fn session(rng: &mut SplitMix64, mean: f64, deviation: f64) -> Sessio
     let skill = mean + deviation * rng.normal();
     Session {
         silo: SiloId(1),
-        party_sizes: vec![1],
+        party_sizes: [1].into(),
         players: vec![Player { stated_skill: Some(skill), ..Player::from_user(user) }],
         locality: Locality::from_degrees(latitude, longitude),
         attributes: vec![("mode".into(), AttributeValue::String(format!("m{}", rng.below(100)).into()))],

@@ -127,7 +127,6 @@ pub(crate) fn entry_of(
         attribute_values: AttributeValues::from_session_without_standings(ruleset, &session),
         expires_at: UnixMs(NOW + 1_000 + rng.below(60_000)),
         open_seats: rng.below(6) as u16,
-        encoded_response: Arc::from([0; 56]),
         advertisement: Arc::new(Advertisement {
             id: AdvertisementId::from_bytes(id_bytes(rng)),
             set_id: ruleset.set_id,

@@ -15,7 +15,6 @@ use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::pb::matchmaking_service_server::MatchmakingServiceServer;
 use fireteam::api::pb::queue_service_server::QueueServiceServer;
 use fireteam::api::queue::QueueApi;
-use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
@@ -25,7 +24,7 @@ use fireteam::clock::ManualClock;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::BeaconSettings;
 use fireteam::engine::settings::EngineSettings;
-use fireteam::engine::{EncodeStaticCandidateFieldsFn, Engine, EngineDeps};
+use fireteam::engine::{Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
 use fireteam::store::Store;
@@ -76,15 +75,11 @@ pub(crate) struct InProcessServer {
 impl InProcessServer {
     /// Starts an engine with a memory store and this ruleset.
     pub(crate) fn start(xml: &str) -> Self {
-        Self::start_with_store(xml, Arc::new(MemoryStore::new()), encode_static_candidate_fields)
+        Self::start_with_store(xml, Arc::new(MemoryStore::new()))
     }
 
-    /// The same with another store, and a function that encodes each published advertisement.
-    pub(crate) fn start_with_store(
-        xml: &str,
-        store: Arc<dyn Store>,
-        encode_advert: EncodeStaticCandidateFieldsFn,
-    ) -> Self {
+    /// The same with another store.
+    pub(crate) fn start_with_store(xml: &str, store: Arc<dyn Store>) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let clock = Arc::new(ManualClock::new(UnixMs(NOW), 1));
         let catalog = Arc::new(RulesetCatalog::default());
@@ -107,7 +102,6 @@ impl InProcessServer {
             pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
             erasure_log: None,
             beacon_settings: BeaconSettings::default(),
-            encode_static_candidate_fields: encode_advert,
         };
         let engine = Arc::new(runtime.block_on(Engine::start(deps)).expect("an empty store loads"));
         let resolver = ClientAddressResolver::new(Arc::new(|peer, _| peer));

@@ -1,11 +1,8 @@
 //! Encoder of responses with candidates. Writes protobuf into one buffer, without an allocation per candidate.
 //!
-//! The fields that no search changes are encoded once, when an advertisement is published
-//! (`encode_static_candidate_fields`). A response copies those bytes and appends the fields that depend on the search.
 //! Protobuf fields may come in any order, so the result is a valid message.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use prost::bytes::{Buf, BufMut};
 use prost::encoding::{self, DecodeContext, WireType};
@@ -13,7 +10,7 @@ use prost::{DecodeError, Message};
 
 use crate::api::convert::hosting::chosen_values;
 use crate::api::pb;
-use crate::domain::advertisement::{Advertisement, ProbeEndpoint};
+use crate::domain::advertisement::ProbeEndpoint;
 use crate::domain::attribute::Trust;
 use crate::domain::filter::search_round_trip::RoundTripWithSource;
 use crate::domain::filter::{Refusal, RefusingSide};
@@ -109,23 +106,6 @@ impl Message for EncodedCandidatesResponse {
     }
 }
 
-/// Encodes the candidate fields that no search changes: id, party sizes, and the probe endpoint of a game server.
-pub fn encode_static_candidate_fields(advertisement: &Advertisement) -> Arc<[u8]> {
-    let session = &advertisement.session;
-    // Two keys with one-byte lengths. A size of 128 and a length of 128 take one byte more.
-    let sizes_len = session.party_sizes.iter().map(|&size| encoding::encoded_len_varint(size.into())).sum::<usize>();
-    let capacity = ENCODED_ID_BYTES + 2 + sizes_len;
-    let mut out = Vec::with_capacity(capacity);
-    put_length_prefix(1, ID_HEX_DIGITS, &mut out);
-    out.extend_from_slice(&advertisement.id.to_hex());
-    put_length_prefix(7, sizes_len, &mut out);
-    session.party_sizes.iter().for_each(|&size| encoding::encode_varint(size.into(), &mut out));
-    if let Some(probe) = advertisement.game_server_probe() {
-        encoding::message::encode(9, &probe_to_proto(probe, true), &mut out);
-    }
-    out.into()
-}
-
 /// Probe endpoint; `hosted` if it is a game server's.
 fn probe_to_proto(probe: &ProbeEndpoint, hosted: bool) -> pb::ProbeEndpoint {
     let address = match IpAddr::from(probe.address).to_canonical() {
@@ -135,12 +115,9 @@ fn probe_to_proto(probe: &ProbeEndpoint, hosted: bool) -> pb::ProbeEndpoint {
     pb::ProbeEndpoint { address, port: probe.port.into(), probe_key: probe.key.to_vec(), hosted }
 }
 
-/// Party sizes of encoded static fields: the field after the id.
-fn extract_encoded_party_sizes(static_candidate_fields: &[u8]) -> &[u8] {
-    let after_id = static_candidate_fields.get(ENCODED_ID_BYTES..).unwrap_or_default();
-    let mut after_key = after_id.get(1..).unwrap_or_default();
-    let sizes_len = encoding::decode_varint(&mut after_key).map_or(0, |length| length as usize);
-    after_id.get(..after_id.len() - after_key.len() + sizes_len).unwrap_or_default()
+/// Bytes of the key and length of a length-delimited field with a tag below 16.
+fn length_prefix_len(length: usize) -> usize {
+    1 + encoding::encoded_len_varint(length as u64)
 }
 
 /// Writes the key and length of a length-delimited field.
@@ -203,17 +180,22 @@ impl<'a> CandidatesResponseEncoder<'a> {
         let distance_miles = candidate.distance_miles.map(|distance| round_to_step(distance, DISTANCE_ROUNDING_MILES));
         let round_trip_ms = candidate.round_trip.map(disclosed_round_trip_ms);
         // With a handle, the answer has neither the id nor the probe endpoint, by which searchers could compare.
-        let (id, static_fields) = match candidate.handle {
-            Some(handle) => (Some(handle), extract_encoded_party_sizes(candidate.static_candidate_fields)),
-            None => (None, candidate.static_candidate_fields),
+        let (id, server_probe) = match candidate.handle {
+            Some(handle) => (handle, None),
+            None => (candidate.advertisement.id, candidate.advertisement.game_server_probe()),
         };
+        let party_sizes = &candidate.advertisement.session.party_sizes;
+        let sizes_len = party_sizes.iter().map(|&size| encoding::encoded_len_varint(size.into())).sum::<usize>();
+        let server_probe = server_probe.map(|probe| probe_to_proto(probe, true));
         let source = candidate.round_trip.map(round_trip_source);
         let interval = candidate.round_trip.and_then(disclosed_interval_ms);
         let player_probe = candidate.player_probe.map(|probe| probe_to_proto(probe, false));
         let (player_probe, later_probe) = if self.is_search { (player_probe, None) } else { (None, player_probe) };
         let chosen = chosen_values(candidate.chosen);
-        let length = id.map_or(0, |_| ENCODED_ID_BYTES)
-            + static_fields.len()
+        let length = ENCODED_ID_BYTES
+            + length_prefix_len(sizes_len)
+            + sizes_len
+            + server_probe.as_ref().map_or(0, |probe| encoding::message::encoded_len(9, probe))
             + double_field_len(score)
             + terms.iter().zip(&*term_values).map(|(term, &value)| term.encoded_len(value)).sum::<usize>()
             + optional_float_field_len(distance_miles)
@@ -231,11 +213,13 @@ impl<'a> CandidatesResponseEncoder<'a> {
         let out = &mut self.bytes;
         encoding::encode_key(1, WireType::LengthDelimited, out);
         encoding::encode_varint(length as u64, out);
-        if let Some(handle) = id {
-            put_length_prefix(1, ID_HEX_DIGITS, out);
-            out.extend_from_slice(&handle.to_hex());
+        put_length_prefix(1, ID_HEX_DIGITS, out);
+        out.extend_from_slice(&id.to_hex());
+        put_length_prefix(7, sizes_len, out);
+        party_sizes.iter().for_each(|&size| encoding::encode_varint(size.into(), out));
+        if let Some(probe) = &server_probe {
+            encoding::message::encode(9, probe, out);
         }
-        out.extend_from_slice(static_fields);
         put_double_field(2, score, out);
         for (term, &value) in terms.iter().zip(&*term_values) {
             term.encode(value, out);
@@ -257,7 +241,7 @@ impl<'a> CandidatesResponseEncoder<'a> {
             put_optional_float_field(13, Some(high_ms), out);
         }
         if let Some(probe) = later_probe {
-            let advertisement_id = candidate.id.to_string();
+            let advertisement_id = candidate.advertisement.id.to_string();
             self.player_probes.push(pb::CandidateProbe { advertisement_id, probe: Some(probe) });
         }
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::auth::token::ConsentPurpose;
-use crate::domain::advertisement::{AdvertisementKind, AllowedRange, ProbeEndpoint};
+use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::block_list::BlockListChange;
 use crate::domain::chosen_value::ChosenValue;
@@ -122,11 +122,9 @@ pub struct SearchOverrides {
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateView<'a> {
     /// Advertisement.
-    pub id: AdvertisementId,
+    pub advertisement: &'a Advertisement,
     /// Handle that the answer has instead of the id and without probe endpoint; `None` where searchers receive ids.
     pub handle: Option<AdvertisementId>,
-    /// Static part of the answer, encoded at publication.
-    pub static_candidate_fields: &'a [u8],
     /// Exact score; lower is better.
     pub score: f64,
     /// Exact terms of the score, in the order of the ruleset's soft filters.

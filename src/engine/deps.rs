@@ -10,7 +10,6 @@ use crate::auth::public_user_keys::PublicUserKeySecret;
 use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::SiloId;
-use crate::engine::adverts::advert_state::EncodeStaticCandidateFieldsFn;
 use crate::engine::beacon_directory::{BeaconDirectory, BeaconSettings};
 use crate::engine::common::Common;
 use crate::engine::feed_reads::FeedReads;
@@ -60,13 +59,11 @@ pub struct EngineDeps {
     pub erasure_log: Option<Arc<ErasureLog>>,
     /// Keys of the beacons' receipts.
     pub beacon_settings: BeaconSettings,
-    /// Encodes the part of a search result that does not depend on the search.
-    pub encode_static_candidate_fields: EncodeStaticCandidateFieldsFn,
 }
 
 impl EngineDeps {
-    /// Splits the dependencies: those that both halves use, and the encoder of advertisements.
-    pub(crate) fn into_common_and_encoder(self, is_store_shared: bool) -> (Common, EncodeStaticCandidateFieldsFn) {
+    /// State that advertisements and queues share.
+    pub(crate) fn into_common(self, is_store_shared: bool) -> Common {
         let Self {
             clock,
             store,
@@ -82,12 +79,11 @@ impl EngineDeps {
             pass_failures,
             erasure_log,
             beacon_settings: beacons,
-            encode_static_candidate_fields: encode_advert,
         } = self;
         let EngineSettings { max_silos, max_silos_per_user, .. } = settings;
         let silo_limits = served_silos.is_none().then_some(OpenSiloLimits { max_silos, max_silos_per_user });
         let ratings = Arc::default();
-        let common = Common {
+        Common {
             party_values: PartyValueReader::new(Arc::clone(&ratings), Arc::clone(&clock)),
             clock,
             store,
@@ -116,7 +112,6 @@ impl EngineDeps {
             supervisor,
             pass_failures,
             erasure_log,
-        };
-        (common, encode_advert)
+        }
     }
 }

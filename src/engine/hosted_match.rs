@@ -1,6 +1,6 @@
 //! Match of a game server, or of a session that it fills, as its host sees it.
 
-use crate::domain::attribute::AttributeValue;
+use crate::domain::attribute::{AttributeValue, ShortString};
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, UserKey};
 use crate::domain::queue::ticket::PlayerRating;
@@ -65,7 +65,7 @@ pub struct HostedParty {
     /// Players.
     pub players: Vec<HostedPlayer>,
     /// Attributes, as far as the ruleset lets the host have them.
-    pub attributes: Vec<(Box<str>, AttributeValue)>,
+    pub attributes: Vec<(ShortString, AttributeValue)>,
 }
 
 /// Player of a match.
@@ -80,7 +80,7 @@ pub struct HostedPlayer {
     /// Rating at queue entry, if the ruleset lets the host have it.
     pub rating: Option<PlayerRating>,
     /// Attributes, as far as the ruleset lets the host have them.
-    pub attributes: Vec<(Box<str>, AttributeValue)>,
+    pub attributes: Vec<(ShortString, AttributeValue)>,
 }
 
 impl HostedMatch {

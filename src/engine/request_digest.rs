@@ -5,7 +5,7 @@
 
 use crate::auth::token::HmacTokenSigner;
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute::AttributeValue;
+use crate::domain::attribute::{AttributeValue, ShortString};
 use crate::domain::id::UserKey;
 use crate::domain::session::{PlayerDetails, Session};
 use crate::domain::wish::{AcceptedValues, Wish};
@@ -132,7 +132,7 @@ impl DigestInput {
         wanted_roles.iter().for_each(|role| self.bytes(role.as_bytes()));
     }
 
-    fn attributes(&mut self, attributes: &[(Box<str>, AttributeValue)]) {
+    fn attributes(&mut self, attributes: &[(ShortString, AttributeValue)]) {
         self.number(attributes.len() as u64);
         for (name, value) in attributes {
             self.bytes(name.as_bytes());

@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::api::response_encoder::encode_static_candidate_fields;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::forwarded_for::{client_address, is_trusted_proxy};
 use crate::auth::policy::RateLimitKind;
@@ -138,7 +137,6 @@ pub(super) async fn start_supervised_app(
         pass_failures: PassFailureFolder::new(config.pass_failure_dir.clone()),
         erasure_log,
         beacon_settings: beacons,
-        encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     repeat_kept_erasures(&engine).await?;

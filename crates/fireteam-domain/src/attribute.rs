@@ -1,16 +1,19 @@
 //! Session attributes: declared types, value sources, party aggregation and trust.
 
+/// Name or text of an attribute. Up to 15 bytes need no allocation, and clones share a longer text.
+pub type ShortString = ecow::EcoString;
+
 /// The value of one attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeValue {
     /// Finite, of magnitude at most `limit::NUMBER_MAGNITUDE_MAX`.
     Number(f64),
     /// At most `limit::STRING_BYTES_MAX` bytes.
-    String(Box<str>),
+    String(ShortString),
     /// True or false.
     Bool(bool),
     /// At most `limit::STRING_LIST_ENTRIES_MAX` strings; sorted, without duplicates.
-    StringList(Box<[Box<str>]>),
+    StringList(Box<[ShortString]>),
 }
 
 impl AttributeValue {
@@ -25,7 +28,7 @@ impl AttributeValue {
     }
 
     /// Builds a string list: sorts it and removes duplicates.
-    pub fn from_string_list(mut strings: Vec<Box<str>>) -> AttributeValue {
+    pub fn from_string_list(mut strings: Vec<ShortString>) -> AttributeValue {
         strings.sort();
         strings.dedup();
         AttributeValue::StringList(strings.into())

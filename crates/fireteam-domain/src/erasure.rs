@@ -159,7 +159,7 @@ mod tests {
             subject: Some(user_key(&users[0])),
             entered_at: UnixMs(1),
             session: Session {
-                party_sizes: vec![users.len() as u8],
+                party_sizes: [users.len() as u8].into(),
                 players: users.iter().map(player).collect(),
                 locality: Locality::from_degrees(1.5, 1.5),
                 region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 50.0 }].into(),

@@ -1,6 +1,6 @@
 //! Session composition: players, position, latencies and attributes. Syntax is checked; no ruleset is applied yet.
 
-use crate::attribute::{AttributeValue, ValueOrigin};
+use crate::attribute::{AttributeValue, ShortString, ValueOrigin};
 use crate::id::{SiloId, UserKey};
 use crate::latency::published_vector::PublishedVector;
 use crate::locality::Locality;
@@ -25,9 +25,9 @@ pub struct Player {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlayerDetails {
     /// Attributes of this player, sorted by name, without duplicates.
-    pub attributes: Vec<(Box<str>, AttributeValue)>,
+    pub attributes: Vec<(ShortString, AttributeValue)>,
     /// Names of the roles that the player wants in a team, the most wanted first, without duplicates. Empty: as the party says.
-    pub wanted_roles: Vec<Box<str>>,
+    pub wanted_roles: Vec<ShortString>,
 }
 
 impl Player {
@@ -42,7 +42,7 @@ impl Player {
     }
 
     /// Names of the roles that the player wants, the most wanted first. Empty: as the party says.
-    pub fn wanted_roles(&self) -> &[Box<str>] {
+    pub fn wanted_roles(&self) -> &[ShortString] {
         self.details.as_ref().map_or(&[], |details| &details.wanted_roles)
     }
 }
@@ -51,10 +51,13 @@ impl Player {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionLatency {
     /// Region name, chosen by the game.
-    pub region: Box<str>,
+    pub region: ShortString,
     /// Milliseconds, in [0, `limit::ROUND_TRIP_MS_MAX`].
     pub round_trip_ms: f32,
 }
+
+/// Sizes of parties; up to 15 need no allocation.
+pub type PartySizes = ecow::EcoBytes;
 
 /// Session composition. All counts and strings are within `limit`; all numbers are finite.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,7 +65,7 @@ pub struct Session {
     /// Silo: the isolated population of the session.
     pub silo: SiloId,
     /// Size of each party, in order; at least one party, each with at least one player.
-    pub party_sizes: Vec<u8>,
+    pub party_sizes: PartySizes,
     /// Players in party order. Empty if only party sizes were given; otherwise one per seat of `party_sizes`.
     pub players: Vec<Player>,
     /// NAT type: 0 unknown, 1 open, 2 moderate, 3 strict. The ruleset defines the compatible pairs.
@@ -76,7 +79,7 @@ pub struct Session {
     /// Position; `None` if unknown.
     pub locality: Option<Locality>,
     /// Custom attributes of the game, sorted by name, without duplicates.
-    pub attributes: Vec<(Box<str>, AttributeValue)>,
+    pub attributes: Vec<(ShortString, AttributeValue)>,
     /// Round trips to regions, sorted by region name, without duplicates. Boxed, so that an `Advertisement` in an `Arc`
     /// fits an allocator size class exactly.
     pub region_latencies: Box<[RegionLatency]>,
@@ -150,7 +153,7 @@ impl Session {
     }
 }
 
-fn find_attribute<'a>(sorted: &'a [(Box<str>, AttributeValue)], name: &str) -> Option<&'a AttributeValue> {
+fn find_attribute<'a>(sorted: &'a [(ShortString, AttributeValue)], name: &str) -> Option<&'a AttributeValue> {
     let index = sorted.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
     Some(&sorted[index].1)
 }

@@ -98,7 +98,7 @@ fn required_offer_token(token: Vec<u8>, path: &str, problems: &mut FieldErrors) 
 
 /// Converts an offer.
 pub fn allocation_offer(offer: MatchOffer) -> pb::AllocationOffer {
-    let attributes = offer.attributes.into_iter().map(|(name, value)| (name.into_string(), attribute_value(value)));
+    let attributes = offer.attributes.into_iter().map(|(name, value)| (name.into(), attribute_value(value)));
     pb::AllocationOffer {
         offer_token: offer.offer_token,
         match_id: offer.match_id.to_string(),

@@ -3,7 +3,7 @@
 use crate::api::convert::{RequestReader, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::domain::attribute::AttributeValue;
+use crate::domain::attribute::{AttributeValue, ShortString};
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::MatchId;
 use crate::domain::limit;
@@ -161,7 +161,7 @@ fn hosted_player(player: &HostedPlayer) -> pb::HostedPlayer {
     }
 }
 
-fn attribute((name, value): &(Box<str>, AttributeValue)) -> (String, pb::AttributeValue) {
+fn attribute((name, value): &(ShortString, AttributeValue)) -> (String, pb::AttributeValue) {
     (name.to_string(), attribute_value(value))
 }
 

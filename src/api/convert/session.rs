@@ -5,11 +5,11 @@ use std::fmt::Display;
 
 use crate::api::convert::{FieldErrors, field_checks, wishes};
 use crate::api::pb;
-use crate::domain::attribute::{AttributeValue, ValueOrigin};
+use crate::domain::attribute::{AttributeValue, ShortString, ValueOrigin};
 use crate::domain::id::{SiloId, UserKey};
 use crate::domain::limit;
 use crate::domain::locality::Locality;
-use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session};
+use crate::domain::session::{PartySizes, Player, PlayerDetails, RegionLatency, Session};
 use crate::engine::LatencyTokens;
 use crate::engine::command::PartyConsents;
 
@@ -143,16 +143,16 @@ fn party_sizes(
     player_count: usize,
     players_path: impl Display + Copy,
     problems: &mut FieldErrors,
-) -> Vec<u8> {
+) -> PartySizes {
     let path = format_args!("{SESSION_COMPOSITION_FIELD}.party_size_composition");
     if wire.is_empty() {
         if player_count == 0 {
             problems.add(path, "is missing, and so are players; send party sizes, players or both");
         }
-        return vec![u8::try_from(player_count.clamp(1, limit::PLAYERS_PER_SESSION_MAX)).unwrap_or(1)];
+        return [u8::try_from(player_count.clamp(1, limit::PLAYERS_PER_SESSION_MAX)).unwrap_or(1)].into();
     }
     if !field_checks::check_list_len(wire.len(), limit::PARTIES_PER_SESSION_MAX, path, problems) {
-        return Vec::new();
+        return PartySizes::default();
     }
     let max = limit::PLAYERS_PER_SESSION_MAX as i32;
     for (index, &size) in wire.iter().enumerate() {
@@ -204,7 +204,7 @@ fn player_details(
     }
     let own = std::mem::take(&mut wire.attributes);
     let attributes = attributes(own, format_args!("{path}.attributes"), problems);
-    let mut wanted_roles: Vec<Box<str>> = Vec::new();
+    let mut wanted_roles: Vec<ShortString> = Vec::new();
     let roles_path = format_args!("{path}.roles");
     if field_checks::check_list_len(wire.roles.len(), limit::WANTED_ROLES_PER_PLAYER_MAX, roles_path, problems) {
         for (index, role) in wire.roles.drain(..).enumerate() {
@@ -257,7 +257,7 @@ fn attributes(
     wire: BTreeMap<String, pb::AttributeValue>,
     path: impl Display + Copy,
     problems: &mut FieldErrors,
-) -> Vec<(Box<str>, AttributeValue)> {
+) -> Vec<(ShortString, AttributeValue)> {
     if !field_checks::check_list_len(wire.len(), limit::ATTRIBUTES_MAX, path, problems) {
         return Vec::new();
     }
@@ -266,7 +266,7 @@ fn attributes(
         let path = format_args!("{path}[{name:?}]");
         field_checks::check_required_text(&name, path, problems);
         let value = attribute_value(value.value, path, problems)?;
-        Some((name.into_boxed_str(), value))
+        Some((name.into(), value))
     });
     attributes.collect()
 }
@@ -299,7 +299,7 @@ fn attribute_value(
                     field_checks::check_text_len(text, format_args!("{path}[{index}]"), problems);
                 }
             }
-            Some(AttributeValue::from_string_list(list.values.into_iter().map(String::into_boxed_str).collect()))
+            Some(AttributeValue::from_string_list(list.values.into_iter().map(ShortString::from).collect()))
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::adverts::advert_state::{AdvertState, EncodeStaticCandidateFieldsFn};
+use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::adverts_for_queues::AdvertsForQueues;
 use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
 use crate::engine::adverts::feed_reader::follow_advert_feed;
@@ -40,11 +40,10 @@ impl AdvertEngine {
     /// Loads the stored advertisements and starts the tasks. `feed` is the change feed of a shared store.
     pub(crate) async fn start(
         common: Arc<Common>,
-        encode_advert: EncodeStaticCandidateFieldsFn,
         feed: Option<Box<dyn AdvertFeed>>,
         shutdown: &CancellationToken,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
-        let state = Arc::new(AdvertState::new(common, encode_advert));
+        let state = Arc::new(AdvertState::new(common));
         let (writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
         let mut tasks = Vec::new();
         match (feed, state.replication.clone()) {
@@ -183,7 +182,6 @@ async fn load_adverts(state: &AdvertState) -> Result<(), StoreError> {
     let common = &state.common;
     for stored in common.store.load_advertisements(common.clock.now()).await? {
         let record = AdvertRecord {
-            static_candidate_fields: (state.encode_static_candidate_fields)(&stored.advertisement),
             expires_at: stored.expires_at,
             stored_expires_at: stored.expires_at,
             ttl_ms: common.settings.ttl_ms_of_loaded_advert(&stored.advertisement),

@@ -1,9 +1,10 @@
 //! Advertisements of one set in memory: the records, and an index for every cached ruleset, active or retired.
 
-use std::collections::hash_map::Entry as MapEntry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+use indexmap::map::Entry as MapEntry;
 use thin_vec::ThinVec;
 
 use crate::domain::advertisement::Advertisement;
@@ -33,8 +34,7 @@ pub(crate) struct AdvertRecord {
     /// Expiry in the store; never before `expires_at`, so that a restart keeps every acknowledged advertisement.
     pub(crate) stored_expires_at: UnixMs,
     pub(crate) ttl_ms: u32,
-    pub(crate) static_candidate_fields: Arc<[u8]>,
-    /// Eight bytes: most advertisements have none, and the table of records has up to twice as many places as records.
+    /// Eight bytes: most advertisements have none.
     pub(crate) reservations: ThinVec<Reservation>,
     /// Version in the store.
     pub(crate) version: AdvertVersion,
@@ -91,7 +91,8 @@ impl ReplacedRecordsToFree {
 /// Records of one set, and their indexes.
 #[derive(Debug)]
 pub(crate) struct AdvertSet {
-    records: HashMap<AdvertisementId, AdvertRecord, BuildIdHasher>,
+    /// Records in a list, and a table of their places. A table of the records themselves would have up to twice as many places.
+    records: IndexMap<AdvertisementId, AdvertRecord, BuildIdHasher>,
     indexes: Vec<AdvertisementIndex>,
     reserved_user_index: ReservedUserIndex,
     /// Held reservations by deadline, so that the sweep reads only expired ones.
@@ -109,7 +110,7 @@ impl AdvertSet {
     /// Set without advertisements, which keeps their silos open in `open_silos`.
     pub(crate) fn new(open_silos: Arc<OpenSilos>, party_values: PartyValueReader) -> Self {
         Self {
-            records: HashMap::default(),
+            records: IndexMap::default(),
             indexes: Vec::new(),
             reserved_user_index: ReservedUserIndex::default(),
             hold_expiries: ExpiryQueue::new(),
@@ -257,7 +258,7 @@ impl AdvertSet {
 
     /// Removes a record from the set and from every index.
     pub(crate) fn remove(&mut self, id: AdvertisementId) -> Option<AdvertRecord> {
-        let record = self.records.remove(&id)?;
+        let record = self.records.swap_remove(&id)?;
         self.open_silos.remove_use(record.advertisement.session.silo);
         unschedule_hold_expiries(&mut self.hold_expiries, &record);
         self.reserved_user_index.remove(&record.reservations);
@@ -405,7 +406,6 @@ pub(crate) fn build_index_entry(
         attribute_values: party_values.attribute_values(ruleset, &record.advertisement.session),
         expires_at: record.expires_at,
         open_seats: record.open_seats(),
-        encoded_response: Arc::clone(&record.static_candidate_fields),
     }
 }
 

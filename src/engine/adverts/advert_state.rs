@@ -27,13 +27,9 @@ use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::command::ReservationView;
 use crate::engine::common::Common;
 
-/// Encodes the part of a search result that does not depend on the search; supplied by the wire layer.
-pub type EncodeStaticCandidateFieldsFn = fn(&Advertisement) -> Arc<[u8]>;
-
 /// State of all advertisements.
 pub(crate) struct AdvertState {
     pub(crate) common: Arc<Common>,
-    pub(crate) encode_static_candidate_fields: EncodeStaticCandidateFieldsFn,
     pub(crate) advert_sets: AdvertSetMap,
     pub(crate) host_events: HostEventHub,
     pub(crate) in_flight_changes: InFlightChanges,
@@ -43,13 +39,12 @@ pub(crate) struct AdvertState {
 
 impl AdvertState {
     /// State without advertisements, with indexes for the cached rulesets.
-    pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeStaticCandidateFieldsFn) -> Self {
+    pub(crate) fn new(common: Arc<Common>) -> Self {
         let advert_sets = AdvertSetMap::new(Arc::clone(&common.open_silos), common.party_values.clone());
         advert_sets.set_indexed_rulesets(common.rulesets.rulesets_to_index());
         let replication = common.store_health.clone().map(|health| Arc::new(ReplicationState::new(health)));
         Self {
             common,
-            encode_static_candidate_fields: encode_advert,
             advert_sets,
             host_events: HostEventHub::default(),
             in_flight_changes: InFlightChanges::default(),

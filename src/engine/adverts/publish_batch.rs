@@ -159,7 +159,6 @@ impl ConfirmedPublication {
     /// Record without its reservations.
     fn to_record(&self) -> AdvertRecord {
         AdvertRecord {
-            static_candidate_fields: Arc::clone(&self.publish.static_candidate_fields),
             advertisement: Arc::clone(&self.publish.advertisement),
             expires_at: self.decided_at.plus_ms(u64::from(self.publish.ttl_ms)),
             stored_expires_at: self.stored_expires_at,

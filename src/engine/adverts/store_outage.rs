@@ -82,7 +82,6 @@ impl UnwrittenAdverts {
         let PublishAdvert {
             advertisement,
             ruleset,
-            static_candidate_fields,
             token_to_return: advertisement_token,
             ttl_ms,
             confirmed_reservations,
@@ -108,7 +107,6 @@ impl UnwrittenAdverts {
             advertisement,
             expires_at: now.plus_ms(u64::from(ttl_ms)),
             ttl_ms,
-            static_candidate_fields,
             is_unwritten: true,
             is_heartbeat_owner: true,
             ..existing.clone()

@@ -26,8 +26,6 @@ use crate::store::{AdvertOwner, FeedBatch, LimitPerClientAndAccount, Reservation
 #[derive(Debug)]
 pub(crate) struct PublishAdvert {
     pub(crate) advertisement: Arc<Advertisement>,
-    /// Encoded static part of search results.
-    pub(crate) static_candidate_fields: Arc<[u8]>,
     /// Ruleset under which it is published.
     pub(crate) ruleset: Arc<Ruleset>,
     /// Signed before the command is queued. Discarded if the store has another `since`.

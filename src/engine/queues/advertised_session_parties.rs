@@ -144,7 +144,7 @@ mod tests {
     /// has not come, and 41, who has left.
     fn stored() -> StoredAdvertisement {
         let listed = [1, 2, 10, 31, 41].map(|n| Player { stated_skill: Some(9.0), ..player(n) });
-        let session = Session { players: listed.to_vec(), party_sizes: vec![5], ..Session::default() };
+        let session = Session { players: listed.to_vec(), party_sizes: [5].into(), ..Session::default() };
         StoredAdvertisement {
             advertisement: std::sync::Arc::new(Advertisement {
                 id: AdvertisementId::from_bytes([9; 16]),

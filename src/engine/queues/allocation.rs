@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute::{AttributeValue, SourceField, ValueOrigin};
+use crate::domain::attribute::{AttributeValue, ShortString, SourceField, ValueOrigin};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AdvertsOfAvoidedPlayers, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
@@ -59,7 +59,7 @@ impl<'a> HostFinder<'a> {
     }
 
     /// Attributes that all parties have in common.
-    pub(crate) fn shared_attributes(&self) -> &[(Box<str>, AttributeValue)] {
+    pub(crate) fn shared_attributes(&self) -> &[(ShortString, AttributeValue)] {
         &self.match_session.session.attributes
     }
 
@@ -226,7 +226,7 @@ impl MatchSession {
             match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user).collect();
         users.sort_unstable();
         let first_attributes = tickets.first().map_or(&[][..], |first| &first.session.attributes);
-        let is_shared_by_all = |(name, value): &&(Box<str>, AttributeValue)| {
+        let is_shared_by_all = |(name, value): &&(ShortString, AttributeValue)| {
             tickets.iter().all(|ticket| {
                 ticket.session.stated_attribute_value(name) == Some(value)
                     && ruleset.trusts_attribute_from_origin(name, ticket.session.value_origin)
@@ -234,7 +234,7 @@ impl MatchSession {
         };
         let session = Session {
             silo: match_.silo,
-            party_sizes: vec![u8::try_from(player_count).unwrap_or(u8::MAX)],
+            party_sizes: [u8::try_from(player_count).unwrap_or(u8::MAX)].into(),
             players: players_with_trusted_attributes(ruleset, tickets, &users),
             locality: Locality::midpoint(tickets.iter().filter_map(|ticket| ticket.session.locality)),
             region_latencies: mean_round_trips(tickets, match_.region.as_deref()),

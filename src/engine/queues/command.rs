@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::domain::attribute::AttributeValue;
+use crate::domain::attribute::{AttributeValue, ShortString};
 use crate::domain::filter::explain::SearchExplanation;
 use crate::domain::id::{AdvertisementId, MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Match, MatchEndReason};
@@ -452,7 +452,7 @@ pub struct MatchOffer {
     /// Number of players.
     pub seats: u16,
     /// Attributes that all parties have in common.
-    pub attributes: Vec<(Box<str>, AttributeValue)>,
+    pub attributes: Vec<(ShortString, AttributeValue)>,
     /// Time to answer, milliseconds.
     pub answer_within_ms: u64,
     /// Advertisement id for the game server.

@@ -26,7 +26,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange, ProbeEndpoint};
-use crate::domain::attribute::{AttributeValue, ValueOrigin};
+use crate::domain::attribute::{AttributeValue, ShortString, ValueOrigin};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session, SessionDetails};
@@ -55,9 +55,9 @@ pub(in crate::store) struct BodyToRead {
     #[serde(rename = "l")]
     locality: Option<(f32, f32, f32)>,
     #[serde(rename = "a", default)]
-    attributes: Vec<(Box<str>, AttributeValueJson)>,
+    attributes: Vec<(ShortString, AttributeValueJson)>,
     #[serde(rename = "r", default)]
-    region_latencies: Vec<(Box<str>, f32)>,
+    region_latencies: Vec<(ShortString, f32)>,
     #[serde(rename = "w", default)]
     allowed_ranges: Vec<(Box<str>, Option<f64>, Option<f64>)>,
     #[serde(rename = "o", default)]
@@ -69,9 +69,9 @@ pub(in crate::store) struct BodyToRead {
     #[serde(rename = "i", default)]
     wishes: Vec<WishJson>,
     #[serde(rename = "pa", default)]
-    player_attributes: Vec<Vec<(Box<str>, AttributeValueJson)>>,
+    player_attributes: Vec<Vec<(ShortString, AttributeValueJson)>>,
     #[serde(rename = "pr", default)]
-    player_roles: Vec<Vec<Box<str>>>,
+    player_roles: Vec<Vec<ShortString>>,
 }
 
 /// Body to encode; borrows from the session. A batch has a thousand, and cloning would take longer than encoding.
@@ -94,7 +94,7 @@ pub(in crate::store) struct BodyToWrite<'a> {
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     locality: Option<(f32, f32, f32)>,
     #[serde(rename = "a", skip_serializing_if = "JsonList::is_empty")]
-    attributes: JsonList<'a, (Box<str>, AttributeValue), (&'a str, JsonValueToWrite<'a>)>,
+    attributes: JsonList<'a, (ShortString, AttributeValue), (&'a str, JsonValueToWrite<'a>)>,
     #[serde(rename = "r", skip_serializing_if = "JsonList::is_empty")]
     region_latencies: JsonList<'a, RegionLatency, (&'a str, f32)>,
     #[serde(rename = "w", skip_serializing_if = "JsonList::is_empty")]
@@ -110,10 +110,10 @@ pub(in crate::store) struct BodyToWrite<'a> {
     #[serde(rename = "pa", skip_serializing_if = "JsonList::is_empty")]
     player_attributes: JsonList<'a, Player, JsonList<'a, NamedValue, (&'a str, JsonValueToWrite<'a>)>>,
     #[serde(rename = "pr", skip_serializing_if = "JsonList::is_empty")]
-    player_roles: JsonList<'a, Player, &'a [Box<str>]>,
+    player_roles: JsonList<'a, Player, &'a [ShortString]>,
 }
 
-type NamedValue = (Box<str>, AttributeValue);
+type NamedValue = (ShortString, AttributeValue);
 
 /// JSON list of borrowed elements, each converted when it is written.
 pub(in crate::store) struct JsonList<'a, T, As>(pub(in crate::store) &'a [T], pub(in crate::store) fn(&'a T) -> As);
@@ -247,7 +247,7 @@ impl BodyToRead {
         };
         Ok(Session {
             silo: SiloId::default(),
-            party_sizes: self.party_sizes,
+            party_sizes: self.party_sizes.into(),
             players: self.players.into_iter().map(player).collect(),
             nat_type: self.nat_type,
             game_in_progress: self.game_in_progress,
@@ -271,8 +271,8 @@ impl BodyToRead {
 }
 
 fn decode_player_details(
-    attributes: Option<Vec<(Box<str>, AttributeValueJson)>>,
-    wanted_roles: Option<Vec<Box<str>>>,
+    attributes: Option<Vec<(ShortString, AttributeValueJson)>>,
+    wanted_roles: Option<Vec<ShortString>>,
 ) -> Option<Box<PlayerDetails>> {
     let attributes: Vec<NamedValue> = attributes.into_iter().flatten().map(|(name, value)| (name, value.0)).collect();
     let wanted_roles = wanted_roles.unwrap_or_default();
@@ -409,7 +409,7 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<AttributeValue, A::Error> {
         let mut strings = Vec::new();
-        while let Some(text) = sequence.next_element::<Box<str>>()? {
+        while let Some(text) = sequence.next_element::<ShortString>()? {
             strings.push(text);
         }
         Ok(AttributeValue::from_string_list(strings))

@@ -4,6 +4,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::attribute::ShortString;
 use crate::domain::wish::{AcceptedValues, Wish, WishStep};
 
 /// A wish, as encoded.
@@ -17,7 +18,7 @@ enum AcceptedValuesJson {
     #[serde(rename = "n")]
     Numbers(Option<f64>, Option<f64>),
     #[serde(rename = "s")]
-    Strings(Vec<Box<str>>),
+    Strings(Vec<ShortString>),
     #[serde(rename = "f")]
     Flag(bool),
 }

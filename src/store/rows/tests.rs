@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::advertisement::{AllowedRange, ProbeEndpoint};
-use crate::domain::attribute::{AttributeValue, ValueOrigin};
+use crate::domain::attribute::{AttributeValue, ShortString, ValueOrigin};
 use crate::domain::id::RulesetHash;
 use crate::domain::latency::published_vector::{LeastPathExcess, PublishedFloor, PublishedVector};
 use crate::domain::locality::Locality;
@@ -24,19 +24,24 @@ pub(in crate::store) fn any_text() -> impl Strategy<Value = Box<str>> {
     prop_oneof!["[a-z]{1,8}", "\\PC{0,8}", Just("\"\\\u{0}\n\u{2028}é😀".to_owned())].prop_map(String::into_boxed_str)
 }
 
+/// The same, and some that are too long for the place of a short one.
+fn any_short_string() -> impl Strategy<Value = ShortString> {
+    prop_oneof![any_text().prop_map(|text| ShortString::from(&*text)), "[a-z]{14,20}".prop_map(ShortString::from)]
+}
+
 fn any_attribute_value() -> impl Strategy<Value = AttributeValue> {
     prop_oneof![
         finite_number().prop_map(AttributeValue::Number),
-        any_text().prop_map(AttributeValue::String),
+        any_short_string().prop_map(AttributeValue::String),
         any::<bool>().prop_map(AttributeValue::Bool),
-        prop::collection::vec(any_text(), 0..4).prop_map(AttributeValue::from_string_list),
+        prop::collection::vec(any_short_string(), 0..4).prop_map(AttributeValue::from_string_list),
     ]
 }
 
 /// Attributes and roles of a player, or none. Empty ones are stored as none.
 fn any_player_details() -> impl Strategy<Value = Option<Box<PlayerDetails>>> {
-    let attributes = prop::collection::vec((any_text(), any_attribute_value()), 0..3);
-    (attributes, prop::collection::vec(any_text(), 0..3)).prop_map(|(attributes, wanted_roles)| {
+    let attributes = prop::collection::vec((any_short_string(), any_attribute_value()), 0..3);
+    (attributes, prop::collection::vec(any_short_string(), 0..3)).prop_map(|(attributes, wanted_roles)| {
         let is_empty = attributes.is_empty() && wanted_roles.is_empty();
         (!is_empty).then(|| Box::new(PlayerDetails { attributes, wanted_roles }))
     })
@@ -46,8 +51,8 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
     let skill = prop::option::of(finite_number());
     let player = (any_user_key(), any_user_key(), skill, any::<Option<u16>>(), any_player_details());
     let players = prop::collection::vec(player, 0..4);
-    let attributes = prop::collection::vec((any_text(), any_attribute_value()), 0..5);
-    let latencies = prop::collection::vec((any_text(), 0.0_f32..60_000.0), 0..4);
+    let attributes = prop::collection::vec((any_short_string(), any_attribute_value()), 0..5);
+    let latencies = prop::collection::vec((any_short_string(), 0.0_f32..60_000.0), 0..4);
     let locality = prop::option::of((any::<f32>(), -4000.0_f32..4000.0, -4000.0_f32..4000.0));
     let options = (any::<Option<i32>>(), any::<Option<bool>>(), any::<Option<i32>>(), any::<u16>(), any::<bool>());
     let sizes = prop::collection::vec(any::<u8>(), 0..4);
@@ -63,7 +68,7 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
             details,
         )| Session {
             silo: SiloId(silo),
-            party_sizes,
+            party_sizes: party_sizes.into(),
             players: players
                 .into_iter()
                 .map(|(user, client_key, stated_skill, team, details)| Player {
@@ -92,7 +97,7 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
 
 fn any_details() -> impl Strategy<Value = Option<Box<SessionDetails>>> {
     let bound = || prop::option::of(finite_number());
-    let strings = prop::collection::vec(any_text(), 1..3);
+    let strings = prop::collection::vec(any_short_string(), 1..3);
     let accepted = prop_oneof![
         (bound(), bound()).prop_map(|(min, max)| AcceptedValues::Numbers { min, max }),
         strings.prop_map(|strings| AcceptedValues::Strings(strings.into())),
@@ -244,7 +249,7 @@ fn minimal_advertisement() -> Advertisement {
         publisher: None,
         advertised_since: UnixMs(100),
         ruleset_hash: RulesetHash(5),
-        session: Session { party_sizes: vec![2], offered_seats: 4, ..Session::default() },
+        session: Session { party_sizes: [2].into(), offered_seats: 4, ..Session::default() },
         ttl_ms: None,
         allowed_ranges: Box::default(),
         connect_data: Box::default(),

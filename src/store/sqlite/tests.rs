@@ -24,7 +24,7 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
         publisher: None,
         advertised_since: UnixMs(1),
         ruleset_hash: RulesetHash(1),
-        session: Session { party_sizes: vec![1], ..Session::default() },
+        session: Session { party_sizes: [1].into(), ..Session::default() },
         ttl_ms: None,
         allowed_ranges: Box::default(),
         connect_data: [n; 512].into(),

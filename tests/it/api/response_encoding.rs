@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use fireteam::api::response_encoder::{
-    CANDIDATES_RESPONSE_BYTES_MAX, CandidatesResponseEncoder, EncodedCandidatesResponse, encode_static_candidate_fields,
+    CANDIDATES_RESPONSE_BYTES_MAX, CandidatesResponseEncoder, EncodedCandidatesResponse,
 };
 use fireteam::domain::advertisement::ProbeEndpoint;
 use fireteam::domain::attribute::{Trust, ValueOrigin};
@@ -149,7 +149,7 @@ fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> CandidatesRespon
     let mut writer = CandidatesResponseEncoder::new(ruleset);
     for hit in hits {
         let mut published = scripted_advertisement(hit.byte);
-        published.session.party_sizes.clone_from(&hit.party_sizes);
+        published.session.party_sizes = hit.party_sizes.as_slice().into();
         published.session.value_origin = ValueOrigin::GameServer;
         published.connect_data = [7; 512].into();
         let probe = hit.probe.clone();
@@ -160,9 +160,8 @@ fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> CandidatesRespon
             chosen: &chosen,
             player_probe: None,
             avoidance_cost: 0.0,
-            id: published.id,
+            advertisement: &published,
             handle: hit.is_sealed.then(|| AdvertisementId::from_bytes([!hit.byte; 16])),
-            static_candidate_fields: &encode_static_candidate_fields(&published),
             score: hit.score,
             score_terms: &hit.terms,
             distance_miles: hit.distance_miles,

@@ -103,7 +103,7 @@ const MEASURED_LATENCY: &str = r#"Attribute="latency" Mode="lower_is_better" Min
 fn session(user: &str, raw: RawValues) -> Session {
     let user = UserKey::from_name(user);
     Session {
-        party_sizes: vec![1],
+        party_sizes: [1].into(),
         players: vec![Player { stated_skill: Some(raw.skill), ..Player::from_user(user) }],
         attributes: vec![("ping".into(), AttributeValue::Number(raw.latency))],
         offered_seats: 1,
@@ -138,13 +138,7 @@ fn search_ranked(
             probe: None,
         };
         let advertisement = Arc::new(advertisement);
-        index.upsert(IndexEntry {
-            advertisement,
-            attribute_values,
-            expires_at: UnixMs(9),
-            open_seats: 1,
-            encoded_response: Arc::default(),
-        });
+        index.upsert(IndexEntry { advertisement, attribute_values, expires_at: UnixMs(9), open_seats: 1 });
     }
     let session = session("the searcher", client);
     let (attribute_values, users) =

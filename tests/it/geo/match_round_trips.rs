@@ -49,7 +49,7 @@ fn ticket(site: u32, locality: Locality, waited_ms: u64) -> Ticket {
         subject: None,
         entered_at: UnixMs(NOW.0 - waited_ms),
         session: Session {
-            party_sizes: vec![1],
+            party_sizes: [1].into(),
             players: vec![Player { stated_skill: Some(0.0), ..Player::from_user(user) }],
             nat_type: Some(1),
             game_in_progress: Some(false),

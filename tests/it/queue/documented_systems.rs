@@ -147,7 +147,7 @@ fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, example: &ExampleTicket) 
         subject: None,
         entered_at: START.plus_ms(example.since_ms),
         session: Session {
-            party_sizes: vec![1],
+            party_sizes: [1].into(),
             players: vec![player],
             locality: Locality::from_degrees(latitude, longitude),
             attributes: example.numbers.iter().map(number).collect(),

@@ -75,7 +75,7 @@ fn ticket_of_an_earlier_version(entered_at: UnixMs, place: Locality) -> Ticket {
         subject: None,
         entered_at,
         session: Session {
-            party_sizes: vec![1],
+            party_sizes: [1].into(),
             players: vec![Player::from_user(user)],
             locality: Some(place),
             region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 61.0 }].into(),

@@ -39,7 +39,7 @@ fn ticket(number: u32) -> Arc<Ticket> {
         entered_at: UnixMs(NOW.0 - u64::from(number % 5) * 1_000),
         session: Session {
             silo: SiloId(3),
-            party_sizes: vec![1],
+            party_sizes: [1].into(),
             players: vec![player],
             attributes: vec![("nickname".into(), fireteam::domain::attribute::AttributeValue::String("ann".into()))],
             ..Session::default()

@@ -79,7 +79,7 @@ fn ticket(line: &LogLine<'_>, number: usize, ruleset: &Ruleset, mean: f64, sprea
         subject: None,
         entered_at: START.plus_ms(line.at_ms),
         session: Session {
-            party_sizes: vec![size as u8],
+            party_sizes: [size as u8].into(),
             players: (0..size).map(player).collect(),
             locality: Locality::from_degrees(number_of(latitude), number_of(longitude)),
             region_latencies: round_trips.split(' ').map(region).collect(),

@@ -376,7 +376,7 @@ async fn enter_is_refused_until_the_copy_of_the_ruleset_is_durable() {
     let enter = async |number: u8| {
         let user = UserKey::from_bytes([number; 16]);
         let player = Player { stated_skill: Some(20.0), ..Player::from_user(user) };
-        let session = Session { party_sizes: vec![1], players: vec![player], ..Session::default() };
+        let session = Session { party_sizes: [1].into(), players: vec![player], ..Session::default() };
         let command = EnterQueueCommand {
             set_id: SetId(SET_ID),
             session,

@@ -82,7 +82,7 @@ impl ReadyCheck {
 fn enter(number: u8, skill: f64) -> EnterQueueCommand {
     let user = UserKey::from_bytes([number; 16]);
     let player = Player { stated_skill: Some(skill), ..Player::from_user(user) };
-    let session = Session { party_sizes: vec![1], players: vec![player], ..Session::default() };
+    let session = Session { party_sizes: [1].into(), players: vec![player], ..Session::default() };
     let key = format!("the key of ticket {number}");
     EnterQueueCommand { set_id: SetId(SET_ID), session, idempotency_key: key, ..EnterQueueCommand::default() }
 }

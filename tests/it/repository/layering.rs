@@ -95,6 +95,7 @@ const LAYERS: &[Layer] = &[
             "bytes",
             "futures_util",
             "parking_lot",
+            "indexmap",
             "thin_vec",
         ],
     },

@@ -100,7 +100,7 @@ async fn start_populated_server() -> TestServer {
         let update = PublishOrHeartbeatAdvertCommand {
             session: Some(Session {
                 players,
-                party_sizes: vec![1],
+                party_sizes: [1].into(),
                 offered_seats: 5,
                 value_origin: ValueOrigin::GameServer,
                 ..Session::default()

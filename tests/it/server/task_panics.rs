@@ -27,7 +27,7 @@ async fn start(store: &Arc<FaultyStore>) -> Engine {
 
 /// Submits an advertisement; the writer may panic before it answers.
 async fn advertise(engine: &Engine) -> bool {
-    let session = Session { party_sizes: vec![1], offered_seats: 3, ..Session::default() };
+    let session = Session { party_sizes: [1].into(), offered_seats: 3, ..Session::default() };
     let update = PublishOrHeartbeatAdvertCommand {
         set_id: Some(SetId(1)),
         session: Some(session),

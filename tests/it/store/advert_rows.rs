@@ -32,7 +32,7 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
     let user = UserKey::from_name(&format!("host {n}"));
     let session = Session {
         silo: SiloId(u64::MAX - 1),
-        party_sizes: vec![1],
+        party_sizes: [1].into(),
         players: vec![Player { stated_skill: Some(0.1 + f64::from(n)), ..Player::from_user(user) }],
         offered_seats: join_seats,
         // Without one for every third.

@@ -20,7 +20,7 @@ async fn expiry_during_a_store_outage_is_written_later() {
     let clock = Arc::new(TestClock::new());
     let store = Arc::new(FaultyStore::default());
     let engine = start_engine(&store, bundled::load_bundled().unwrap(), &clock).await;
-    let session = Session { party_sizes: vec![1], offered_seats: 3, ..Session::default() };
+    let session = Session { party_sizes: [1].into(), offered_seats: 3, ..Session::default() };
     let update = PublishOrHeartbeatAdvertCommand {
         set_id: Some(SetId(1)),
         session: Some(session),

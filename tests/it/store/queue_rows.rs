@@ -61,7 +61,7 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
     let wish = Wish::new("mode", true, steps).expect("each step accepts more");
     let session = Session {
         silo: SILO,
-        party_sizes: vec![users.len() as u8],
+        party_sizes: [users.len() as u8].into(),
         players: users.iter().map(player).collect(),
         nat_type: Some(2),
         game_in_progress: Some(false),

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeySecret;
@@ -56,7 +55,6 @@ pub(crate) async fn start_engine(
         pass_failures: PassFailureFolder::default(),
         erasure_log: None,
         beacon_settings: BeaconSettings::default(),
-        encode_static_candidate_fields,
     };
     Engine::start(deps).await.expect("the engine starts")
 }

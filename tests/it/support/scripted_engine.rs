@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
 use fireteam::api::matchmaking_engine::MatchmakingEngine;
-use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::attribute::{Attribute, NumberAggregation, SourceField, Trust, ValueType};
 use fireteam::domain::filter::search_round_trip::RoundTripWithSource;
@@ -159,7 +158,7 @@ pub(crate) fn scripted_advertisement(byte: u8) -> Advertisement {
         publisher: None,
         advertised_since: UnixMs(0),
         ruleset_hash: RulesetHash(RULESET_HASH),
-        session: Session { party_sizes: vec![2, 1], ..Session::default() },
+        session: Session { party_sizes: [2, 1].into(), ..Session::default() },
         ttl_ms: None,
         allowed_ranges: Box::default(),
         connect_data: [byte; 3].into(),
@@ -205,14 +204,12 @@ impl MatchmakingEngine for ScriptedEngine {
         assert!(search.session.silo.0 != PANIC_SILO, "scripted panic");
         self.record(caller, &search);
         for (byte, score) in [(1, 0.123_456), (2, 0.5)] {
-            let encoded = encode_static_candidate_fields(&scripted_advertisement(byte));
             each(CandidateView {
                 chosen: &[],
                 player_probe: None,
                 avoidance_cost: 0.0,
-                id: advertisement_id(byte),
+                advertisement: &scripted_advertisement(byte),
                 handle: None,
-                static_candidate_fields: &encoded,
                 score,
                 score_terms: &[0.023_456_7, score - 0.023_456_7],
                 distance_miles: Some(250.0),
@@ -300,7 +297,6 @@ impl MatchmakingEngine for ScriptedEngine {
     ) -> Result<LatencyReportSummary, EngineError> {
         self.record(caller, &report);
         for &(id, finding) in &report.candidate_findings {
-            let encoded = encode_static_candidate_fields(&Advertisement { id, ..scripted_advertisement(1) });
             let round_trip = match finding {
                 Some(ReportedFinding::Answered(statistics)) => Some(RoundTripWithSource::Measured(statistics.p50_ms)),
                 _ => None,
@@ -309,9 +305,8 @@ impl MatchmakingEngine for ScriptedEngine {
                 chosen: &[],
                 player_probe: None,
                 avoidance_cost: 0.0,
-                id,
+                advertisement: &Advertisement { id, ..scripted_advertisement(1) },
                 handle: None,
-                static_candidate_fields: &encoded,
                 score: 0.0,
                 score_terms: &[0.0, 0.0],
                 distance_miles: None,

@@ -18,8 +18,6 @@ pub struct IndexEntry {
     pub expires_at: UnixMs,
     /// Seats that are neither taken nor reserved.
     pub open_seats: u16,
-    /// Part of the search response that is the same for all searches, encoded by the caller; opaque to the index.
-    pub encoded_response: Arc<[u8]>,
 }
 
 impl IndexEntry {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::attribute::AttributeValue;
+use crate::attribute::{AttributeValue, ShortString};
 
 /// Code of a missing value.
 pub(super) const MISSING_CODE: u32 = 0;
@@ -30,7 +30,7 @@ pub(super) struct ValueInterner {
 
 #[derive(Debug, Default)]
 struct InternedColumn {
-    strings: BTreeMap<Box<str>, u32>,
+    strings: BTreeMap<ShortString, u32>,
     numbers: BTreeMap<u64, u32>,
 }
 

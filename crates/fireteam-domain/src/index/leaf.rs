@@ -5,8 +5,11 @@ use crate::index::row_rules::PublishedRangeColumn;
 
 /// Number of rows at which a leaf is split.
 pub(super) const ROWS_PER_LEAF: usize = 512;
-/// Initial capacity of a leaf, in rows. It doubles when full, so that thousands of tiny partitions use little memory.
+/// Initial capacity of a leaf, in rows, so that thousands of tiny partitions use little memory.
 const CAPACITY_MIN: usize = 8;
+/// Capacity up to which a full leaf doubles. A larger one grows by as many rows, or by an eighth: most leaves have between half
+/// of [`ROWS_PER_LEAF`] rows and all of them, and doubling would leave a quarter of their memory unused.
+const DOUBLED_CAPACITY_MAX: usize = 64;
 
 /// Rows as structure of arrays. Each column buffer stores its columns one after the other, `capacity` values each.
 ///
@@ -197,15 +200,29 @@ impl Leaf {
     }
 
     fn grow(&mut self, row: &RowBuffer) {
-        let capacity = (self.capacity * 2).max(CAPACITY_MIN);
+        let capacity = next_capacity(self.capacity);
         self.float_columns = regrow_columns(&self.float_columns, row.float_columns.len(), self.capacity, capacity);
         self.word_columns = regrow_columns(&self.word_columns, row.word_columns.len(), self.capacity, capacity);
         self.row_data_stride = 1 + row.exact_numbers.len();
-        self.row_data.resize(capacity * self.row_data_stride, 0);
-        self.owner_keys.resize(capacity, [0; 2]);
+        resize_exact(&mut self.row_data, capacity * self.row_data_stride);
+        resize_exact(&mut self.owner_keys, capacity);
         self.published_ranges.iter_mut().for_each(|ranges| ranges.grow(capacity));
         self.capacity = capacity;
     }
+}
+
+/// Capacity of a leaf that is full at `capacity` rows.
+fn next_capacity(capacity: usize) -> usize {
+    if capacity < DOUBLED_CAPACITY_MAX {
+        return (capacity * 2).max(CAPACITY_MIN);
+    }
+    capacity + (capacity / 8).next_multiple_of(DOUBLED_CAPACITY_MAX)
+}
+
+/// Fills `values` up to `length`, without more memory than they need.
+fn resize_exact<T: Copy + Default>(values: &mut Vec<T>, length: usize) {
+    values.reserve_exact(length.saturating_sub(values.len()));
+    values.resize(length, T::default());
 }
 
 fn regrow_columns<T: Copy + Default>(old: &[T], columns: usize, old_capacity: usize, capacity: usize) -> Vec<T> {

@@ -1,7 +1,7 @@
 //! Partition keys of advertisements, and the set of keys that a search visits.
 
 use crate::advertisement::AdvertisementKind;
-use crate::attribute::AttributeValue;
+use crate::attribute::{AttributeValue, ShortString};
 use crate::attribute_values::AttributeValues;
 use crate::id::SiloId;
 use crate::index::query::SearchQuery;
@@ -15,7 +15,7 @@ pub(super) enum AttributeKeyPart {
     /// Bool value.
     Bool(bool),
     /// String value.
-    String(Box<str>),
+    String(ShortString),
 }
 
 /// Key of a partition. Searches select partitions by key before they read rows.

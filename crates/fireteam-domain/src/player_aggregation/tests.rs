@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::attribute::NumberAggregation;
+use crate::attribute::{NumberAggregation, ShortString};
 use crate::id::UserKey;
 use crate::session::PlayerDetails;
 
@@ -16,7 +16,7 @@ fn party(values: &[Option<AttributeValue>]) -> Vec<Player> {
     let player = |(index, value): (usize, &Option<AttributeValue>)| {
         let own = value.iter().map(|value| (NAME.into(), value.clone()));
         let others = ["aa", "zz"].map(|name| (name.into(), AttributeValue::Number(7.0)));
-        let mut attributes: Vec<(Box<str>, AttributeValue)> = own.chain(others).collect();
+        let mut attributes: Vec<(ShortString, AttributeValue)> = own.chain(others).collect();
         attributes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let details = Some(Box::new(PlayerDetails { attributes, ..PlayerDetails::default() }));
         Player { details, ..Player::from_user(UserKey::from_bytes([index as u8; 16])) }

@@ -30,9 +30,9 @@ pub fn build_entered_session(
             continue;
         };
         let value = AttributeValue::Number(counted);
-        match session.attributes.binary_search_by(|(name, _)| name.cmp(&attribute.name)) {
+        match session.attributes.binary_search_by(|(name, _)| (**name).cmp(&attribute.name)) {
             Ok(position) => session.attributes[position].1 = value,
-            Err(position) => session.attributes.insert(position, (attribute.name.clone(), value)),
+            Err(position) => session.attributes.insert(position, (attribute.name.as_ref().into(), value)),
         }
     }
     EnteredSession { session, player_ratings }

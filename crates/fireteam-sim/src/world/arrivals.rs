@@ -9,7 +9,7 @@ use crate::event_queue::SimEvent;
 use crate::population::SimPlayer;
 use crate::rng::{RngPurpose, SimRng, generated_id, stream_rng};
 use crate::world::{SimTicket, SimWorld};
-use fireteam_domain::attribute::{AttributeValue, SourceField, ValueOrigin, ValueType};
+use fireteam_domain::attribute::{AttributeValue, ShortString, SourceField, ValueOrigin, ValueType};
 use fireteam_domain::id::{SiloId, TicketId};
 use fireteam_domain::match_result::UserSatisfactionStatistics;
 use fireteam_domain::player_standing::PlayerStanding;
@@ -171,7 +171,7 @@ impl SimWorld<'_> {
         let measured = self.map.region_round_trips(sim_party.city);
         let session = Session {
             silo: SIM_SILO,
-            party_sizes: vec![players.len() as u8],
+            party_sizes: [players.len() as u8].into(),
             players,
             nat_type: Some(sim_party.nat_type),
             game_in_progress: Some(false),
@@ -208,14 +208,14 @@ impl SimWorld<'_> {
 
     /// Attribute values of a session: the region of the party's city if the ruleset partitions by region, otherwise
     /// none.
-    fn city_region_attribute_of_party(&self, party: usize) -> Vec<(Box<str>, AttributeValue)> {
+    fn city_region_attribute_of_party(&self, party: usize) -> Vec<(ShortString, AttributeValue)> {
         let Some(RegionUse::Partition { attribute }) = self.queue.regions else { return Vec::new() };
         let attribute = &self.ruleset.attributes[attribute];
         if attribute.source != SourceField::AttributeMap || attribute.value_type != ValueType::String {
             return Vec::new();
         }
         let region = &self.map.cities[usize::from(self.population.parties[party].city)].region;
-        vec![(attribute.name.clone(), AttributeValue::String(region.clone()))]
+        vec![(attribute.name.as_ref().into(), AttributeValue::String(region.as_ref().into()))]
     }
 
     /// Mean leaderboard index of the party's players.

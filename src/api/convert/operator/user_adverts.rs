@@ -3,7 +3,7 @@
 use crate::api::convert::wishes::wishes_to_proto;
 use crate::api::pb;
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute::AttributeValue;
+use crate::domain::attribute::{AttributeValue, ShortString};
 use crate::domain::id::UserKey;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, Session};
@@ -82,7 +82,7 @@ pub(super) fn exported_wanted_roles_of_user(session: &Session, user: UserKey) ->
     players.flat_map(Player::wanted_roles).map(ToString::to_string).collect()
 }
 
-fn exported_attribute((name, value): &(Box<str>, AttributeValue)) -> String {
+fn exported_attribute((name, value): &(ShortString, AttributeValue)) -> String {
     let text = match value {
         AttributeValue::Number(number) => number.to_string(),
         AttributeValue::Bool(flag) => flag.to_string(),

@@ -264,7 +264,6 @@ impl AdvertEngine {
             probe: probe.map(Box::new),
         });
         let publish = PublishAdvert {
-            static_candidate_fields: (self.state.encode_static_candidate_fields)(&advertisement),
             advertisement,
             ruleset,
             token_to_return: signed_token,

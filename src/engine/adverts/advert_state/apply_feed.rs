@@ -1,7 +1,6 @@
 //! Applies other replicas' changes to memory: rows read from the store's change feed replace the local records.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use thin_vec::ThinVec;
 
@@ -156,7 +155,6 @@ impl AdvertState {
         }) {
             return None;
         }
-        let unchanged = existing.filter(|existing| existing.advertisement == advertisement);
         // During an outage another replica could not write the expiry that it acknowledged.
         let grace_expires_at = existing
             .filter(|_| !is_heartbeat_owner)
@@ -164,10 +162,6 @@ impl AdvertState {
         // Heartbeats that this replica answered since its last write are known only here.
         let acknowledged = existing.filter(|existing| is_heartbeat_owner && existing.is_heartbeat_owner);
         Some(AdvertRecord {
-            static_candidate_fields: unchanged.map_or_else(
-                || (self.encode_static_candidate_fields)(&advertisement),
-                |existing| Arc::clone(&existing.static_candidate_fields),
-            ),
             expires_at: acknowledged.map_or(expires_at.max(grace_expires_at), |existing| existing.expires_at),
             stored_expires_at: expires_at,
             ttl_ms: self.common.settings.ttl_ms_of_loaded_advert(&advertisement),

@@ -60,16 +60,14 @@ impl CandidateViewBuilder<'_> {
 
     pub(super) fn build<'v>(
         &self,
-        advertisement: &AdvertisementView<'_>,
-        static_candidate_fields: &'v [u8],
+        advertisement: &AdvertisementView<'v>,
         score: f64,
         score_terms: &'v [f64],
     ) -> CandidateView<'v> {
         let (searcher, candidate) = (self.searcher.session_view(), advertisement.session_view());
         CandidateView {
-            id: advertisement.advertisement.id,
+            advertisement: advertisement.advertisement,
             handle: self.cipher.map(|cipher| cipher.seal(advertisement.advertisement.id)),
-            static_candidate_fields,
             score,
             score_terms,
             avoidance_cost: self.searcher.avoided.cost(advertisement.advertisement.id),

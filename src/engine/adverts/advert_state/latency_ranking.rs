@@ -241,7 +241,7 @@ impl AdvertState {
             score_terms
                 .extend(filters.map(|filter| soft_filter_term_of_advertisement(ruleset, filter, searcher, &candidate)));
             let player_probe = record.advertisement.player_probe().filter(|_| place < told_probes);
-            let view = builder.build(&candidate, &record.static_candidate_fields, *score, &score_terms);
+            let view = builder.build(&candidate, *score, &score_terms);
             let chosen = builder.chosen_values(&candidate);
             each(CandidateView { player_probe, chosen: &chosen, ..view });
         }

@@ -124,10 +124,9 @@ impl AdvertState {
             answer.evaluated_rows = results.evaluated_rows;
             answer.is_truncated = results.truncated;
             answer.refusal_counts.extend_from_slice(&results.refusal_counts);
-            // Touch all encoded candidates first, so that their cache misses overlap.
-            let first_byte =
-                |hit: &SearchHit| index.entry(hit.slot).encoded_response.first().copied().map_or(0, usize::from);
-            std::hint::black_box(results.hits.iter().map(first_byte).sum::<usize>());
+            // Touch all candidates first, so that their cache misses overlap.
+            let seats = |hit: &SearchHit| usize::from(index.entry(hit.slot).advertisement.session.offered_seats);
+            std::hint::black_box(results.hits.iter().map(seats).sum::<usize>());
             let choices = self.value_choice_input(query.ruleset, query.silo, query.now);
             // With handles, endpoints would tell which advertisements of two searchers are the same.
             let told_probes = if cipher.is_none() { query.ruleset.probing.max_probed_players_in_search() } else { 0 };
@@ -143,7 +142,7 @@ impl AdvertState {
                 let player_probe = entry.advertisement.player_probe().filter(|_| hit_index < told_probes);
                 let chosen = builder.chosen_values(&entry.view());
                 let candidate = index.view(hit.slot);
-                let view = builder.build(&candidate, &entry.encoded_response, hit.score, results.hit_terms(hit_index));
+                let view = builder.build(&candidate, hit.score, results.hit_terms(hit_index));
                 sources[label_of_round_trip(view.round_trip) as usize] += 1;
                 each(CandidateView { player_probe, chosen: &chosen, ..view });
             }

@@ -66,7 +66,6 @@ impl AdvertState {
         let key = UserKey::of_erased(&erase.seed, erase.advertisement_id.as_bytes());
         let replacement = UserKeyReplacement { user: erase.user, key };
         let advertisement = Arc::new(replacement.erase_from_advertisement(&record.advertisement)?);
-        let static_candidate_fields = (self.encode_static_candidate_fields)(&advertisement);
-        Some(AdvertRecord { static_candidate_fields, advertisement, ..record.clone() })
+        Some(AdvertRecord { advertisement, ..record.clone() })
     }
 }

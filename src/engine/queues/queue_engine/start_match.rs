@@ -246,7 +246,7 @@ impl QueueEngine {
         let common = &self.shared.common;
         let session = Session {
             silo: stored.advertisement.session.silo,
-            party_sizes: vec![u8::try_from(party.players.len()).unwrap_or(u8::MAX)],
+            party_sizes: [u8::try_from(party.players.len()).unwrap_or(u8::MAX)].into(),
             players: party.players.clone(),
             ..Session::default()
         };

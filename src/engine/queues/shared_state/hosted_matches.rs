@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::attribute::AttributeValue;
+use crate::domain::attribute::{AttributeValue, ShortString};
 use crate::domain::id::{AdvertisementId, ReservationId};
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::ruleset::Ruleset;
@@ -100,8 +100,8 @@ impl SharedState {
 fn trusted_attributes(
     ruleset: &Ruleset,
     session: &Session,
-    attributes: &[(Box<str>, AttributeValue)],
-) -> Vec<(Box<str>, AttributeValue)> {
+    attributes: &[(ShortString, AttributeValue)],
+) -> Vec<(ShortString, AttributeValue)> {
     attributes
         .iter()
         .filter(|(name, _)| ruleset.trusts_attribute_from_origin(name, session.value_origin))

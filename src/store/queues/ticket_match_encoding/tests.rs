@@ -287,7 +287,7 @@ fn sample_ticket() -> Ticket {
         set_id: SetId(3),
         subject: None,
         entered_at: UnixMs(100),
-        session: Session { party_sizes: vec![2], ..Session::default() },
+        session: Session { party_sizes: [2].into(), ..Session::default() },
         player_ratings: vec![PlayerRating { rating: 1500.5, deviation: 0.1 }],
         exact_round_trips_ms: None,
         blocked_users: vec![],

@@ -53,7 +53,7 @@ impl Judge {
     fn ticket(&self, number: u8, at: Degrees) -> Arc<Ticket> {
         let user = UserKey::from_bytes([number; 16]);
         let session = Session {
-            party_sizes: vec![1],
+            party_sizes: [1].into(),
             players: vec![Player::from_user(user)],
             locality: Some(locality_of(at)),
             ..Session::default()
@@ -228,7 +228,7 @@ fn choice_of_a_session_to_fill_misses_by_100_km() {
 /// A session with one open seat, as it is published from a place.
 fn open_session(judge: &Judge, at: Degrees) -> OpenSession {
     let session =
-        Session { party_sizes: vec![1], offered_seats: 1, locality: Some(judge.judged(at)), ..Session::default() };
+        Session { party_sizes: [1].into(), offered_seats: 1, locality: Some(judge.judged(at)), ..Session::default() };
     let advertisement = Advertisement {
         id: AdvertisementId::from_bytes([9; 16]),
         set_id: Default::default(),

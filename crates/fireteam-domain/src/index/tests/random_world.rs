@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
-use crate::attribute::{Attribute, AttributeValue, NumberAggregation, SourceField, Trust, ValueOrigin, ValueType};
+use crate::attribute::{
+    Attribute, AttributeValue, NumberAggregation, ShortString, SourceField, Trust, ValueOrigin, ValueType,
+};
 use crate::attribute_values::AttributeValues;
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
@@ -192,7 +194,7 @@ fn random_expansion(rng: &mut IndexTestRng, index: usize) -> Expansion {
 
 fn random_hard_filter(rng: &mut IndexTestRng, expansions: &[Expansion]) -> HardFilter {
     let strings = |rng: &mut IndexTestRng| {
-        let mut strings: Vec<Box<str>> = (0..rng.below(4)).map(|_| random_word(rng)).collect();
+        let mut strings: Vec<ShortString> = (0..rng.below(4)).map(|_| random_word(rng)).collect();
         strings.sort();
         strings.dedup();
         strings.into_boxed_slice()
@@ -280,7 +282,7 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
     }
 }
 
-fn random_word(rng: &mut IndexTestRng) -> Box<str> {
+fn random_word(rng: &mut IndexTestRng) -> ShortString {
     rng.pick(&["eu", "us", "as", "sa", "af", "oc"]).into()
 }
 
@@ -336,7 +338,7 @@ pub(super) fn random_session(rng: &mut IndexTestRng, distribution: ValueDistribu
     region_latencies.dedup_by(|one, other| one.region == other.region);
     Session {
         silo: SiloId(rng.below(8) as u64 / 7),
-        party_sizes: vec![players.len() as u8],
+        party_sizes: [players.len() as u8].into(),
         players,
         locality: random_locality(rng, distribution),
         attributes,
@@ -407,13 +409,7 @@ pub(super) fn random_entry(
     let attribute_values = attribute_values.with_frustration(ruleset, rng.one_in(3));
     let expires_at = random_expiry(rng);
     let open_seats = rng.below(5) as u16;
-    IndexEntry {
-        advertisement: Arc::new(advertisement),
-        attribute_values,
-        expires_at,
-        open_seats,
-        encoded_response: Arc::from([]),
-    }
+    IndexEntry { advertisement: Arc::new(advertisement), attribute_values, expires_at, open_seats }
 }
 
 pub(super) fn random_expiry(rng: &mut IndexTestRng) -> UnixMs {

@@ -161,7 +161,7 @@ pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: Uni
         entered_at,
         session: Session {
             silo: SiloId(1),
-            party_sizes: vec![ratings.len() as u8],
+            party_sizes: [ratings.len() as u8].into(),
             players: ratings.iter().enumerate().map(player).collect(),
             value_origin: ValueOrigin::GameServer,
             ..Session::default()

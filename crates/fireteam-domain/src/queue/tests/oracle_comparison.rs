@@ -47,7 +47,7 @@ fn random_one_vs_one(seed: u64, max_tickets: u64, mode: SelectionMode) -> QueueF
     fixture.set_team_sizes(&[1, 1]);
     for (ticket, position) in fixture.tickets.iter_mut().zip(&mut fixture.leaderboard_positions) {
         let mut single = (**ticket).clone();
-        single.session.party_sizes = vec![1];
+        single.session.party_sizes = [1].into();
         single.session.players.truncate(1);
         single.player_ratings.truncate(1);
         *ticket = single.into();

@@ -47,7 +47,6 @@ fn advertise(input: &PassInput<'_>, number: usize, party: &PreparedTicket) -> In
         attribute_values: party.attribute_values.clone(),
         expires_at: UnixMs(input.now.0 + 1),
         open_seats: 64,
-        encoded_response: Arc::default(),
     }
 }
 
