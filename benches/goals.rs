@@ -43,6 +43,8 @@ const GOALS: &[(&str, &str)] = &[
     ("QD3", "queue_drive_memory"),
     ("QD4", "queue_drive_delay"),
     ("QD5", "waiting_tickets"),
+    ("QD6", "queue_drive_redis"),
+    ("GEO", "search_by_distance"),
     ("PQ1", "pass_by_rating"),
     ("PQ2", "pass_by_rating_and_distance"),
     ("PQ3", "pass_cost_by_optimum"),

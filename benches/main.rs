@@ -32,7 +32,8 @@ fn main() {
     }
     let words: Vec<String> = std::env::args().collect();
     if let Some(at) = words.iter().position(|word| word == rpc::server_process::SERVE_ARGUMENT) {
-        return rpc::server_process::serve(&words[at + 1], words[at + 2].parse().expect("a number of advertisements"));
+        let advertisements = words[at + 2].parse().expect("a number of advertisements");
+        return rpc::server_process::serve(&words[at + 1], advertisements, &words[at + 3..]);
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wanted = |goal: &str| goals::is_selected(goal, &named);

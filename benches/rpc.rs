@@ -1,12 +1,17 @@
-//! Goals PR1 to PR6, and PH1: cost of the server beyond that of tonic, with server and clients in processes of their own.
+//! Goals PR1 to PR6, QD1 to QD6, GEO, and PH1: cost of the server beyond that of tonic, with server and clients in processes of their own.
 
 mod echo;
 mod feed_delay;
 mod load;
 mod match_notification;
 mod messages;
+mod nearest;
 mod one_machine;
 mod queue_drive;
+mod queue_drive_redis;
+mod redis_matchmaker;
+mod redis_search;
+mod redis_server;
 pub(crate) mod server_process;
 mod update_visibility;
 mod waiting_tickets;
@@ -49,7 +54,7 @@ enum Shown {
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if ![
         "PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "AUTH", "DELAY", "MEM", "PH1", "TOLD", "ASSIGN", "QD1", "QD2", "QD3",
-        "QD4", "QD5", "PF1",
+        "QD4", "QD5", "QD6", "GEO", "PF1",
     ]
     .iter()
     .any(|goal| wanted(goal))
@@ -78,7 +83,13 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             match_notification::run(wanted).await;
         }
         queue_drive::run(wanted).await;
+        if wanted("QD6") {
+            queue_drive_redis::run().await;
+        }
         waiting_tickets::run(wanted).await;
+        if wanted("GEO") {
+            nearest::run().await;
+        }
         if wanted("PF1") {
             match crate::store_postgres::database() {
                 Some(url) => feed_delay::run(&url).await,

@@ -87,12 +87,23 @@ impl Service<Request<Body>> for EchoRequest {
     }
 }
 
-/// Serves both on free ports and returns their addresses.
-pub(crate) async fn serve() -> (SocketAddr, SocketAddr) {
+/// Serves a gRPC service on a free port and returns the address.
+pub(crate) async fn serve_on_free_port<S>(service: S) -> SocketAddr
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + NamedService + Clone,
+    S: Send + Sync + 'static,
+    S::Future: Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let accepted = TcpListenerStream::new(listener).map(|accepted| accepted.inspect(|it| drop(it.set_nodelay(true))));
-    tokio::spawn(tonic::transport::Server::builder().add_service(EchoRequest).serve_with_incoming(accepted));
+    tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(accepted));
+    address
+}
+
+/// Serves both on free ports and returns their addresses.
+pub(crate) async fn serve() -> (SocketAddr, SocketAddr) {
+    let address = serve_on_free_port(EchoRequest).await;
     let raw = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let raw_address = raw.local_addr().expect("an address");
     tokio::spawn(async move {

@@ -17,7 +17,8 @@ use crate::harness::{clock, quantile_of, report};
 use crate::idle_queues::cpu_seconds;
 use crate::rpc::load::{call, channel};
 use crate::rpc::messages::{Hosts, SEARCH, UPDATE, alone, composition, searches};
-use crate::rpc::queue_drive;
+use crate::rpc::queue_drive::{DRIVE_LENGTH, drive};
+use crate::rpc::redis_server::MeasuredServers;
 use crate::rpc::server_process::{DRIVE_SET, ServerProcess};
 use crate::split_mix64::SplitMix64;
 
@@ -199,7 +200,7 @@ async fn measure(url: &str, count: usize) {
             load.spawn(call_at_intervals(own, SEARCH, searches(64), Arc::clone(&stop)));
         }
         let server = Arc::clone(server);
-        queues.spawn(async move { queue_drive::drive(&server, DRIVE_SET, PLAYERS).await });
+        queues.spawn(async move { drive(MeasuredServers::alone(&server), DRIVE_SET, PLAYERS, DRIVE_LENGTH).await });
     }
     let (before, started) = (DatabaseWork::until_now(&mut database).await, clock());
     let [mut since_sent, mut since_acknowledged] = time_updates(servers_with_load).await;

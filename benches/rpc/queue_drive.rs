@@ -14,15 +14,14 @@ use tonic::{Request, Streaming};
 
 use crate::harness::{clock, quantile_of, report};
 use crate::rpc::load::{Raw, call, channel};
+use crate::rpc::redis_server::MeasuredServers;
 use crate::rpc::server_process::{DRIVE_SET, DRIVE_SET_ON_CHANGE, ServerProcess};
 
 pub(super) const ENTER: &str = "/fireteam.v1.QueueService/Enter";
-const WATCH: &str = "/fireteam.v1.QueueService/Watch";
+pub(super) const WATCH: &str = "/fireteam.v1.QueueService/Watch";
 
-/// Time before the counted windows.
-const WARM_UP: Duration = Duration::from_secs(3);
-/// Counted windows; each is one round of a row.
-const WINDOWS: usize = 8;
+/// Length of the drives of QD1 to QD4; each window is one round of a row.
+pub(super) const DRIVE_LENGTH: DriveLength = DriveLength { warm_up: Duration::from_secs(3), windows: 8 };
 /// Length of a window.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Players on a connection. It may have 64 streams, and those that a player has just ended count for a moment.
@@ -60,6 +59,15 @@ struct EnteredStatus {
     ticket_id: String,
 }
 
+/// Length of a drive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DriveLength {
+    /// Time before the counted windows.
+    pub(crate) warm_up: Duration,
+    /// Counted windows of a second.
+    pub(crate) windows: usize,
+}
+
 /// Result of a drive.
 #[derive(Clone, Debug)]
 pub(crate) struct DriveResult {
@@ -67,6 +75,8 @@ pub(crate) struct DriveResult {
     pub(crate) matched_per_s: Vec<f64>,
     /// Processor time of the server for a ticket, microseconds, by window.
     pub(crate) cpu_us: Vec<f64>,
+    /// The same of Redis; 0 without it.
+    pub(crate) redis_cpu_us: Vec<f64>,
     /// Milliseconds from entering to the match, of all windows: median and 99th percentile.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
@@ -126,26 +136,34 @@ async fn play(channel: Channel, set_id: u32, name: String, shared: Arc<Shared>) 
 }
 
 /// Runs `players` players at once against the queue of a set.
-pub(crate) async fn drive(server: &ServerProcess, set_id: u32, players: usize) -> DriveResult {
+pub(crate) async fn drive(
+    measured: MeasuredServers<'_>,
+    set_id: u32,
+    players: usize,
+    length: DriveLength,
+) -> DriveResult {
+    let address = measured.server.address;
     let mut channels = Vec::new();
     for _ in 0..CONNECTIONS_MIN.max(players.div_ceil(PLAYERS_PER_CONNECTION)) {
-        channels.push(channel(server.address).await);
+        channels.push(channel(address).await);
     }
     let shared = Arc::new(Shared::default());
     let mut tasks = JoinSet::new();
     for player in 0..players {
-        let name = format!("player {} {set_id} {players} {player}", server.address.port());
+        let name = format!("player {} {set_id} {players} {player}", address.port());
         tasks.spawn(play(channels[player % channels.len()].clone(), set_id, name, Arc::clone(&shared)));
     }
-    tokio::time::sleep(WARM_UP).await;
+    tokio::time::sleep(length.warm_up).await;
     shared.is_counting.store(true, Ordering::Relaxed);
-    let (mut matched_per_s, mut cpu_us) = (Vec::new(), Vec::new());
-    for _ in 0..WINDOWS {
-        let (started, cpu, matched) = (clock(), server.cpu_us(), shared.matched.load(Ordering::Relaxed));
+    let (mut matched_per_s, mut cpu_us, mut redis_cpu_us) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..length.windows {
+        let (started, cpu, matched) = (clock(), measured.cpu_us(), shared.matched.load(Ordering::Relaxed));
         tokio::time::sleep(WINDOW).await;
         let tickets = (shared.matched.load(Ordering::Relaxed) - matched).max(1) as f64;
         matched_per_s.push(tickets / started.elapsed().as_secs_f64());
-        cpu_us.push((server.cpu_us() - cpu) / tickets);
+        let cpu_after = measured.cpu_us();
+        cpu_us.push((cpu_after.0 - cpu.0) / tickets);
+        redis_cpu_us.push((cpu_after.1 - cpu.1) / tickets);
     }
     shared.is_counting.store(false, Ordering::Relaxed);
     shared.is_over.store(true, Ordering::Relaxed);
@@ -155,7 +173,7 @@ pub(crate) async fn drive(server: &ServerProcess, set_id: u32, players: usize) -
         times.extend(ended.expect("a player runs to its end"));
     }
     let (p50_ms, p99_ms) = (quantile_of(&mut times, 0.5), quantile_of(&mut times, 0.99));
-    DriveResult { matched_per_s, cpu_us, p50_ms, p99_ms }
+    DriveResult { matched_per_s, cpu_us, redis_cpu_us, p50_ms, p99_ms }
 }
 
 /// One row: each value beside its limit.
@@ -175,7 +193,7 @@ async fn measure_many_players(goal: &str, store: &str, limits: &ManyPlayersLimit
     let mut results = Vec::new();
     for players in [1_000, 2_000] {
         let server = ServerProcess::start(&format!("fireteam-{store}"), 0);
-        let result = drive(&server, DRIVE_SET, players).await;
+        let result = drive(MeasuredServers::alone(&server), DRIVE_SET, players, DRIVE_LENGTH).await;
         println!("# {store}, {players} players: p50 {:.1} ms, p99 {:.1} ms", result.p50_ms, result.p99_ms);
         let named = |figure: &str| format!("{figure}, {store}, {players} players at once");
         row(
@@ -196,7 +214,7 @@ async fn measure_few_players(store: &str, p50_limits_ms: [f64; 2], p99_limits_ms
     let sets = [(DRIVE_SET, "every 10 ms"), (DRIVE_SET_ON_CHANGE, "3 ms after a change")];
     for ((at, players), (set_id, passes)) in [20, 200].into_iter().enumerate().flat_map(|it| sets.map(|set| (it, set)))
     {
-        let result = drive(&server, set_id, players).await;
+        let result = drive(MeasuredServers::alone(&server), set_id, players, DRIVE_LENGTH).await;
         let named = |figure: &str| {
             format!("ms from entering to a match, {figure}, {store}, {players} players at once, passes {passes}")
         };

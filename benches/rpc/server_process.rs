@@ -13,6 +13,8 @@ use fireteam::config::{
     StoreTarget,
 };
 use fireteam::domain::id::SetId;
+use fireteam::domain::locality::Locality;
+use fireteam::domain::session::Session;
 use fireteam::domain::{locality, location_privacy};
 use fireteam::engine::Engine;
 use fireteam::engine::command::{Caller, PublishOrHeartbeatAdvertCommand};
@@ -21,7 +23,8 @@ use fireteam::server::startup::start_app;
 use tonic::metadata::AsciiMetadataValue;
 
 use crate::population::client_session;
-use crate::rpc::echo;
+use crate::rpc::nearest::{PLACES_SERVER, places};
+use crate::rpc::{echo, redis_matchmaker, redis_search};
 use crate::split_mix64::SplitMix64;
 
 /// Argument that makes this program a server.
@@ -74,6 +77,15 @@ const WAITING_RULESET: &str = r#"<Ruleset Name="bench waiting" SetId="5">
 </Ruleset>
 "#;
 
+/// Matchmaking set of searches by distance alone.
+pub(crate) const DISTANCE_SET: u32 = 6;
+
+const DISTANCE_RULESET: &str = r#"<Ruleset Name="bench distance" SetId="6">
+  <SoftFilters><SoftFilter Attribute="distance" Weight="100%"/></SoftFilters>
+  <Limits MaxResults="50" MaxEvaluated="10000000"/>
+</Ruleset>
+"#;
+
 /// Name of a server that requires authentication.
 pub(crate) const AUTHENTICATED: &str = "fireteam-authenticated";
 
@@ -112,9 +124,15 @@ impl ServerProcess {
     /// Starts `echo`, `fireteam-memory`, `fireteam-sqlite`, `fireteam-postgres` or `fireteam-authenticated` with this number of
     /// advertisements, and waits until it serves.
     pub(crate) fn start(what: &str, advertisements: u64) -> Self {
+        Self::start_with(what, advertisements, &[])
+    }
+
+    /// Starts one of these with more arguments, or `redis-matchmaker` or `redis-search` with the address of Redis and a number.
+    pub(crate) fn start_with(what: &str, advertisements: u64, more: &[&str]) -> Self {
         let program = std::env::current_exe().expect("the path of this program");
         let mut process = Command::new(program)
             .args(["--bench", SERVE_ARGUMENT, what, &advertisements.to_string()])
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -129,18 +147,23 @@ impl ServerProcess {
 
     /// Processor time of all its threads, microseconds.
     pub(crate) fn cpu_us(&self) -> f64 {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("the server lives");
-        let ns = |entry: std::io::Result<std::fs::DirEntry>| {
-            let stat = std::fs::read_to_string(entry.ok()?.path().join("schedstat")).ok()?;
-            stat.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        threads.filter_map(ns).sum::<u64>() as f64 / 1e3
+        cpu_us_of(self.process.id())
     }
 
     /// Its resident memory, bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         crate::harness::resident_bytes_of(&self.process.id().to_string())
     }
+}
+
+/// Processor time of all threads of a process, microseconds.
+pub(crate) fn cpu_us_of(process: u32) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("the server lives");
+    let ns = |entry: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(entry.ok()?.path().join("schedstat")).ok()?;
+        stat.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    threads.filter_map(ns).sum::<u64>() as f64 / 1e3
 }
 
 impl Drop for ServerProcess {
@@ -151,49 +174,77 @@ impl Drop for ServerProcess {
 }
 
 /// Runs a server process until its parent closes its standard input.
-pub(crate) fn serve(what: &str, advertisements: u64) {
+pub(crate) fn serve(what: &str, advertisements: u64, more: &[String]) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
+        let redis = || more[0].parse().expect("the address of Redis");
+        let number = || more[1].parse().expect("a number");
         let _kept = match what {
             "echo" => {
                 let (address, raw_address) = echo::serve().await;
                 println!("{address} {raw_address}");
                 None
             }
-            _ => {
-                let folder = tempfile::tempdir().expect("a folder");
-                let rules = folder.path().join("rules");
-                std::fs::create_dir(&rules).expect("a folder");
-                std::fs::write(rules.join("bench.xml"), RULESET).expect("a file");
-                std::fs::write(rules.join("queue.xml"), QUEUE_RULESET).expect("a file");
-                std::fs::write(rules.join("drive.xml"), DRIVE_RULESET).expect("a file");
-                std::fs::write(rules.join("waiting.xml"), WAITING_RULESET).expect("a file");
-                let on_change = DRIVE_RULESET.replace("SetId=\"3\"", &format!("SetId=\"{DRIVE_SET_ON_CHANGE}\""));
-                let on_change = on_change.replace("<Queue ", "<Queue Pass=\"on_change\" GatherMs=\"3\" ");
-                std::fs::write(rules.join("drive_on_change.xml"), on_change).expect("a file");
-                let store = match what {
-                    "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
-                    "fireteam-postgres" => {
-                        let url = crate::store_postgres::database().expect("a database");
-                        StoreTarget::Postgres(PostgresUrl::parse(&url).expect("an address"))
-                    }
-                    _ => StoreTarget::Memory,
-                };
-                let mut config = config(RulesetSource::Directory(rules), store);
-                if what == AUTHENTICATED {
-                    let keys = folder.path().join("jwks.json");
-                    std::fs::write(&keys, issuer().public_key_set()).expect("a file");
-                    config.auth = Some(JwtSettings::of_one_issuer("bench", "bench", &[keys]));
-                }
-                let app = start_app(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
-                fill(&app.engine, advertisements).await;
-                println!("{}", app.server.address);
-                Some((app, folder))
+            "redis-matchmaker" => {
+                println!("{}", redis_matchmaker::serve(redis(), std::time::Duration::from_millis(number())).await);
+                None
             }
+            "redis-search" => {
+                println!("{}", redis_search::serve(redis(), number()).await);
+                None
+            }
+            _ => Some(serve_fireteam(what, advertisements, more).await),
         };
         let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
         drop(ended.await);
     });
+}
+
+/// Starts fireteam, fills it and prints its address. Returns what must be kept.
+async fn serve_fireteam(what: &str, advertisements: u64, more: &[String]) -> (impl Sized, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rules = folder.path().join("rules");
+    std::fs::create_dir(&rules).expect("a folder");
+    let on_change = DRIVE_RULESET.replace("SetId=\"3\"", &format!("SetId=\"{DRIVE_SET_ON_CHANGE}\""));
+    let on_change = on_change.replace("<Queue ", "<Queue Pass=\"on_change\" GatherMs=\"3\" ");
+    let files = [
+        ("bench", RULESET),
+        ("queue", QUEUE_RULESET),
+        ("drive", DRIVE_RULESET),
+        ("drive_on_change", &on_change),
+        ("waiting", WAITING_RULESET),
+        ("distance", DISTANCE_RULESET),
+    ];
+    for (name, text) in files {
+        std::fs::write(rules.join(name).with_extension("xml"), text).expect("a file");
+    }
+    let store = match what {
+        "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
+        "fireteam-postgres" => {
+            let url = crate::store_postgres::database().expect("a database");
+            StoreTarget::Postgres(PostgresUrl::parse(&url).expect("an address"))
+        }
+        _ => StoreTarget::Memory,
+    };
+    let mut config = config(RulesetSource::Directory(rules), store);
+    if what == AUTHENTICATED {
+        let keys = folder.path().join("jwks.json");
+        std::fs::write(&keys, issuer().public_key_set()).expect("a file");
+        config.auth = Some(JwtSettings::of_one_issuer("bench", "bench", &[keys]));
+    }
+    if what == PLACES_SERVER {
+        config.location_grid_degrees = 0.0;
+        config.session_location_grid_degrees = 0.0;
+    }
+    let app = start_app(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
+    if what == PLACES_SERVER {
+        let ids = fill_places(&app.engine, advertisements).await;
+        std::fs::write(&more[0], ids.join("\n")).expect("a file of ids");
+    } else {
+        fill(&app.engine, advertisements).await;
+    }
+    println!("{}", app.server.address);
+    (app, folder)
 }
 
 fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
@@ -258,20 +309,36 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
 /// Publishes a population, in batches.
 async fn fill(engine: &Engine, advertisements: u64) {
     let mut rng = SplitMix64(7);
-    let mut waiting = Vec::new();
-    for number in 0..advertisements {
+    publish(engine, SetId(1), (0..advertisements).map(|_| client_session(&mut rng))).await;
+}
+
+/// Publishes sessions at the places of GEO. Returns their ids in the order of the places.
+async fn fill_places(engine: &Engine, advertisements: u64) -> Vec<String> {
+    let mut rng = SplitMix64(7);
+    let sessions = places().take(advertisements as usize).map(|(latitude, longitude)| {
+        let locality = Locality::from_degrees(latitude, longitude);
+        Session { locality, attributes: Vec::new(), ..client_session(&mut rng) }
+    });
+    publish(engine, SetId(DISTANCE_SET), sessions).await
+}
+
+/// Publishes sessions in batches of 8,000. Returns their ids.
+async fn publish(engine: &Engine, set_id: SetId, sessions: impl Iterator<Item = Session>) -> Vec<String> {
+    let (mut ids, mut waiting, mut sessions) = (Vec::new(), Vec::new(), sessions.enumerate().peekable());
+    while let Some((number, session)) = sessions.next() {
         let update = PublishOrHeartbeatAdvertCommand {
-            session: Some(client_session(&mut rng)),
-            set_id: Some(SetId(1)),
+            session: Some(session),
+            set_id: Some(set_id),
             idempotency_key: Some(format!("advertisement number {number:020}")),
             connect_data: vec![7; 16],
             ..PublishOrHeartbeatAdvertCommand::default()
         };
         waiting.push(engine.update_advertisement(&Caller::default(), update).expect("a good update"));
-        if waiting.len() == 8_000 || number + 1 == advertisements {
+        if waiting.len() == 8_000 || sessions.peek().is_none() {
             for submitted in waiting.drain(..) {
-                submitted.wait().await.expect("it is stored");
+                ids.push(submitted.wait().await.expect("it is stored").id.to_string());
             }
         }
     }
+    ids
 }
