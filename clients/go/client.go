@@ -31,6 +31,7 @@ type Client struct {
 	matchmaking    pb.MatchmakingServiceClient
 	queue          pb.QueueServiceClient
 	rating         pb.RatingServiceClient
+	latency        pb.LatencyServiceClient
 	token          TokenSource
 	retry          RetryPolicy
 	attemptTimeout time.Duration
@@ -94,6 +95,7 @@ func NewClient(connection grpc.ClientConnInterface, options ...Option) *Client {
 		matchmaking:    pb.NewMatchmakingServiceClient(connection),
 		queue:          pb.NewQueueServiceClient(connection),
 		rating:         pb.NewRatingServiceClient(connection),
+		latency:        pb.NewLatencyServiceClient(connection),
 		retry:          DefaultRetryPolicy,
 		attemptTimeout: defaultAttemptTimeout,
 		close:          func() error { return nil },
@@ -115,6 +117,9 @@ func (c *Client) Queue() pb.QueueServiceClient { return c.queue }
 
 // Ratings returns the generated stub, as Matchmaking does.
 func (c *Client) Ratings() pb.RatingServiceClient { return c.rating }
+
+// Latency returns the generated stub, as Matchmaking does.
+func (c *Client) Latency() pb.LatencyServiceClient { return c.latency }
 
 // EnterQueue enters a party into a queue and returns its ticket. Adds an idempotency key to a request without one.
 func (c *Client) EnterQueue(ctx context.Context, request *pb.QueueEnterRequest) (*Ticket, error) {

@@ -65,7 +65,12 @@ func (t *Ticket) setStatus(status *pb.TicketStatus) (*pb.TicketStatus, error) {
 
 // Heartbeat extends the ticket's TTL and returns its status. Not needed during a watch; otherwise once per half of the TTL.
 func (t *Ticket) Heartbeat(ctx context.Context) (*pb.TicketStatus, error) {
-	request := &pb.QueueHeartbeatRequest{Tickets: []*pb.TicketReference{t.Reference()}}
+	return t.HeartbeatWithLatency(ctx, nil)
+}
+
+// HeartbeatWithLatency is a Heartbeat that renews the player's round trips by a token of MeasureBeacons. It may be sent during a watch.
+func (t *Ticket) HeartbeatWithLatency(ctx context.Context, latencyToken []byte) (*pb.TicketStatus, error) {
+	request := &pb.QueueHeartbeatRequest{Tickets: []*pb.TicketReference{t.Reference()}, LatencyToken: latencyToken}
 	response, err := call(ctx, t.client, t.client.queue.Heartbeat, request)
 	if err != nil {
 		return nil, err

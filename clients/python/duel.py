@@ -48,7 +48,9 @@ async def advertise(client: Client, set_id: int) -> Advertisement:
 
 async def play(client: Client, set_id: int, user_id: str, joined: asyncio.Semaphore, log: Log) -> pb.MatchStatus:
     """One player's game: enters the queue, accepts each proposed match, joins the match, and returns it when it has been played."""
-    party = pb.SessionCompositionData(players=[pb.PlayerData(user_id=user_id)])
+    measured = await client.measure_beacons()
+    latency_token = measured.token if measured else b""
+    party = pb.SessionCompositionData(players=[pb.PlayerData(user_id=user_id)], latency_token=latency_token)
     ticket = await client.enter_queue(pb.QueueEnterRequest(matchmaking_set_id=set_id, session_composition=party))
     accepted = playing = ""
     async with aclosing(ticket.watch()) as statuses:

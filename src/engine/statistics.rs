@@ -25,6 +25,7 @@ use crate::engine::statistics::unsaved_batch::UnsavedBatch;
 use crate::engine::statistics::unsettled_seats::UnsettledReservations;
 use crate::store::statistics::{StatisticsQuery, StatisticsTotals};
 use crate::store::{Store, StoreError};
+use crate::telemetry::label::SeatOutcomeLabel;
 use crate::telemetry::metric::Metrics;
 
 pub(crate) use self::sample::Sample;
@@ -81,9 +82,32 @@ impl StatisticsRecorder {
 
     /// Counts a reservation that this server made: its host has confirmed it, or its party has joined. No effect
     /// for others, and the second time.
-    pub(crate) fn record_settled_reservation(&self, id: ReservationId, metrics: &Metrics) {
+    pub(crate) fn record_settled_reservation(&self, id: ReservationId, now: UnixMs, metrics: &Metrics) {
         if let Some(seat) = self.unsettled_reservations.take(id) {
+            record_outcome(&seat, SeatOutcomeLabel::Seated, now, metrics);
             self.record(seat.into_samples(), metrics);
+        }
+    }
+
+    /// Counts the end of a reservation that this server made and that was not settled. No effect for others, and the second time.
+    pub(crate) fn record_ended_reservation(
+        &self,
+        id: ReservationId,
+        outcome: SeatOutcomeLabel,
+        now: UnixMs,
+        metrics: &Metrics,
+    ) {
+        if let Some(seat) = self.unsettled_reservations.take(id) {
+            record_outcome(&seat, outcome, now, metrics);
+        }
+    }
+
+    /// Counts a reservation that another server has ended: before its deadline it was released.
+    pub(crate) fn record_reservation_ended_elsewhere(&self, id: ReservationId, now: UnixMs, metrics: &Metrics) {
+        if let Some(seat) = self.unsettled_reservations.take(id) {
+            let was_released = now < seat.deadline;
+            let outcome = if was_released { SeatOutcomeLabel::Released } else { SeatOutcomeLabel::Expired };
+            record_outcome(&seat, outcome, now, metrics);
         }
     }
 
@@ -122,7 +146,10 @@ impl StatisticsRecorder {
 
     /// Turns everything that was recorded into counts.
     fn add_recorded_to_counts(&self, now: UnixMs, metrics: &Metrics) {
-        metrics.statistics_dropped.inc_by(self.unsettled_reservations.forget_expired(now));
+        for seat in self.unsettled_reservations.take_expired(now) {
+            record_outcome(&seat, SeatOutcomeLabel::Expired, now, metrics);
+        }
+        metrics.statistics_dropped.inc_by(self.unsettled_reservations.take_dropped_count());
         let refusals = self.search_refusals.take(now);
         let samples = std::mem::take(&mut *self.samples.lock());
         self.add_to_counts(samples.into_iter().chain(refusals), metrics);
@@ -132,4 +159,10 @@ impl StatisticsRecorder {
         let mut pending = self.pending.lock();
         samples.into_iter().for_each(|sample| pending.add(sample, metrics));
     }
+}
+
+/// Records the outcome of a reservation, which is known at `now`. No outcome is later than the deadline.
+fn record_outcome(seat: &UnsettledReservation, outcome: SeatOutcomeLabel, now: UnixMs, metrics: &Metrics) {
+    let waited_ms = seat.waited_ms_until(now.min(seat.deadline));
+    metrics.record_seat_attempt(seat.set_id, outcome, waited_ms as f64 / 1_000.0);
 }

@@ -28,7 +28,7 @@ mod tests {
     use crate::clock::with_cpu_time;
     use crate::domain::id::SetId;
     use crate::domain::queue::report::PassReport;
-    use crate::telemetry::label::{MatchEventLabel, TicketOutcomeLabel};
+    use crate::telemetry::label::{MatchEventLabel, SeatOutcomeLabel, TicketOutcomeLabel};
     use crate::telemetry::metric::set_gauges::{AdvertisementCounts, QueueCounts};
 
     #[test]
@@ -64,6 +64,7 @@ mod tests {
             metrics.record_match_event(set, MatchEventLabel::Proposed);
             metrics.record_pass(set, 0.1, &PassReport::default(), 0);
             TicketOutcomeLabel::ALL.iter().for_each(|outcome| metrics.record_ticket_end(set, *outcome, 1.0));
+            SeatOutcomeLabel::ALL.iter().for_each(|outcome| metrics.record_seat_attempt(set, *outcome, 1.0));
         }
         let scrape = || {
             metrics.set_queue_counts(sets().map(|set| (set, counts)));

@@ -48,8 +48,8 @@ mod store;
 
 pub use self::rpc::{GrpcCode, Method};
 pub use self::set::{
-    AdvertisementKindLabel, FeedLabel, KnownSets, MatchEventLabel, MatchStageLabel, SeatStateLabel, SetLabel,
-    TicketOutcomeLabel, TicketStateLabel,
+    AdvertisementKindLabel, FeedLabel, KnownSets, MatchEventLabel, MatchStageLabel, SeatOutcomeLabel, SeatStateLabel,
+    SetLabel, TicketOutcomeLabel, TicketStateLabel,
 };
 pub use self::statistic::StatisticLabels;
 pub use self::store::{StoreOperation, TransactionKind};

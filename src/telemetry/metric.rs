@@ -24,9 +24,9 @@ use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
     AdvertisementKindLabel, AuthFailure, BeaconPacketOutcome, ConnectionRejection, DiskFolder, FeedLabel, GrpcCode,
     KnownSets, LoadOutcome, LookupOutcome, MatchEventLabel, MatchStageLabel, Method, OfferEvent, PredictionSide,
-    ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, RoundTripLabel, SeatStateLabel,
-    SetLabel, SpanDropReason, StatisticLabels, StoreOperation, TaskLabel, TicketOutcomeLabel, TicketStateLabel,
-    TransactionKind,
+    ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, RoundTripLabel,
+    SeatOutcomeLabel, SeatStateLabel, SetLabel, SpanDropReason, StatisticLabels, StoreOperation, TaskLabel,
+    TicketOutcomeLabel, TicketStateLabel, TransactionKind,
 };
 use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use crate::telemetry::metric::statistic_buckets::{
@@ -185,6 +185,8 @@ metrics! {
     passes_truncated: CounterBy<SetLabel> = Family::default(), "counter" "fireteam_passes_truncated_total" [SetLabel::KEY];
     /// Time from a party's first search until its seats were reserved; counted when they are confirmed.
     search_to_seat_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_wait_seconds_histogram), "histogram" "fireteam_search_to_seat_seconds" ["set", "region", "party_size"];
+    /// Time from a party's first search until the outcome of each of its attempts to take seats.
+    seat_attempt_seconds: HistogramBy<(SetLabel, SeatOutcomeLabel)> = Family::new_with_constructor(empty_wait_seconds_histogram), "histogram" "fireteam_seat_attempt_seconds" [SetLabel::KEY, SeatOutcomeLabel::KEY];
     /// Score of the session in which a searching party has a seat; lower is better.
     seat_score: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_quality_histogram), "histogram" "fireteam_seat_score" ["set", "region", "party_size"];
     /// Distance of a searching party to the session in which it has a seat.
@@ -399,6 +401,11 @@ impl Metrics {
     /// Records the end of a ticket of `set_id` that had waited for `seconds`.
     pub fn record_ticket_end(&self, set_id: SetId, outcome: TicketOutcomeLabel, seconds: f64) {
         self.ticket_wait_seconds.get_or_create(&(self.set_label(set_id), outcome)).observe(seconds);
+    }
+
+    /// Records the outcome of an attempt to take seats in a session of `set_id`, `seconds` after the party's first search.
+    pub fn record_seat_attempt(&self, set_id: SetId, outcome: SeatOutcomeLabel, seconds: f64) {
+        self.seat_attempt_seconds.get_or_create(&(self.set_label(set_id), outcome)).observe(seconds);
     }
 
     /// Creates all label combinations with a closed set at the start, so that a rate is right from the first event.

@@ -28,6 +28,9 @@ pub const TRACEPARENT_HEADER: &str = "traceparent";
 /// Name of the span of a wait for a commit.
 const COMMIT_WAIT_SPAN: &str = "wait for commit";
 
+/// Most attributes of a span; a span of a call has four. Set so that the environment's `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT` has no effect.
+const SPAN_ATTRIBUTES_MAX: u32 = 16;
+
 /// Starts spans of calls, and exports them.
 #[derive(Debug)]
 pub struct CallTracer {
@@ -67,6 +70,7 @@ impl CallTracer {
             .with_span_processor(span_export::start_export(endpoint, metrics, now)?)
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(sample_ratio))))
             .with_resource(resource)
+            .with_max_attributes_per_span(SPAN_ATTRIBUTES_MAX)
             .build();
         Ok(Self { tracer: provider.tracer("fireteam"), provider })
     }

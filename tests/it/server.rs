@@ -9,6 +9,7 @@ pub(crate) mod file_reload;
 pub(crate) mod full_disk;
 pub(crate) mod graceful_shutdown;
 pub(crate) mod hidden_passwords;
+pub(crate) mod recorded_alerts;
 pub(crate) mod special_files;
 pub(crate) mod startup;
 pub(crate) mod stop;

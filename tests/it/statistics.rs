@@ -6,6 +6,7 @@ mod match_events;
 mod queues;
 mod retention;
 mod searches;
+mod seat_attempts;
 mod store_contract;
 
 use crate::support::generated_client::{Distribution, DistributionKind, GetStatisticsRequest, GetStatisticsResponse};

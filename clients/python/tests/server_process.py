@@ -17,8 +17,9 @@ STARTED = re.compile(r"server started.* listen=(\S+).* operator_listen=(\S+)")
 class ServerProcess:
     """A running server, with its store in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *arguments: str, rulesets: Path = RULESETS) -> None:
         self._folder = folder
+        self._arguments = ["--rulesets", str(rulesets), *arguments]
         self._ports = ("127.0.0.1:0", "127.0.0.1:0")
         self._process: Process | None = None
         self._log: asyncio.Task[None] | None = None
@@ -29,9 +30,9 @@ class ServerProcess:
         return f"http://{self._ports[0]}"
 
     async def start(self) -> None:
-        """Starts a server with the shipped rulesets: on free ports first, and later on the same store and ports."""
+        """Starts a server: on free ports first, and later on the same store and ports."""
         listen, operator_listen = self._ports
-        arguments = ["--listen", listen, "--operator-listen", operator_listen, "--rulesets", str(RULESETS)]
+        arguments = ["--listen", listen, "--operator-listen", operator_listen, *self._arguments]
         arguments += ["--token-key-file", "token-key", "--match-key-file", "match-key.pem"]
         settings = {name: value for name, value in os.environ.items() if not name.startswith("FIRETEAM_")}
         program = os.environ["FIRETEAM_SERVER"]

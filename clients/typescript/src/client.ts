@@ -6,6 +6,8 @@ import { Advertisement } from "./advertisement.js";
 import { type CallOptions, Calls, type TokenSource } from "./calls.js";
 import { missingField } from "./errors.js";
 import {
+  type BeaconClaimSchema,
+  LatencyService,
   MatchmakingService,
   type MatchmakingUpdateAdvertisementRequestSchema,
   type QueueEnterRequestSchema,
@@ -13,6 +15,7 @@ import {
   RatingService,
   type ReportResultRequestSchema,
   type ReportResultResponse,
+  type ReportTripsResponse,
   type SessionCompositionDataSchema,
   type UserRating,
 } from "./pb.js";
@@ -43,6 +46,8 @@ export class Client {
   readonly queue: Stub<typeof QueueService>;
   /** Generated stub, as `matchmaking`. */
   readonly ratings: Stub<typeof RatingService>;
+  /** Generated stub, as `matchmaking`. */
+  readonly latency: Stub<typeof LatencyService>;
   /** Settings of the calls. For the handles of this package. */
   readonly calls: Calls;
 
@@ -55,6 +60,7 @@ export class Client {
     this.matchmaking = createClient(MatchmakingService, transport);
     this.queue = createClient(QueueService, transport);
     this.ratings = createClient(RatingService, transport);
+    this.latency = createClient(LatencyService, transport);
   }
 
   /** Ends watches and connections. Calls fail from then on. */
@@ -71,6 +77,18 @@ export class Client {
       throw missingField("status");
     }
     return new Ticket(this, entered.status, entered.ticketToken, Number(entered.expiresInMs), entered.ignoredFields);
+  }
+
+  /**
+   * Reports the client's own measurements of beacons, at most 32, and returns a `latencyToken` for `SessionCompositionData`. Without claims
+   * it has what the server has observed at this connection. Browsers cannot send UDP, so they have no receipts: rulesets with
+   * `<Latency Trust="proven">` do not count claims.
+   */
+  async reportTrips(
+    claims: MessageInitShape<typeof BeaconClaimSchema>[] = [],
+    options?: CallOptions,
+  ): Promise<ReportTripsResponse> {
+    return this.calls.unary(options, (call) => this.latency.reportTrips({ claims }, call));
   }
 
   /** Creates a search of a set for a party. Sends no request yet. */

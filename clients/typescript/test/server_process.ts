@@ -28,7 +28,7 @@ export class ServerProcess {
     private readonly settings: readonly string[],
   ) {}
 
-  /** Starts a server with the shipped rulesets on free ports, and with these settings. */
+  /** Starts a server on free ports with these settings, and with the shipped rulesets if they name no others. */
   static async start(...settings: string[]): Promise<ServerProcess> {
     const server = new ServerProcess(await mkdtemp(join(tmpdir(), "fireteam-")), settings);
     await server.startAgain();
@@ -44,7 +44,10 @@ export class ServerProcess {
   async startAgain(): Promise<void> {
     const [listen, operatorListen] = this.ports;
     const settings = Object.entries(process.env).filter(([name]) => !name.startsWith("FIRETEAM_"));
-    const arguments_ = ["serve", "--listen", listen, "--operator-listen", operatorListen, "--rulesets", RULESETS];
+    const arguments_ = ["serve", "--listen", listen, "--operator-listen", operatorListen];
+    if (!this.settings.includes("--rulesets")) {
+      arguments_.push("--rulesets", RULESETS);
+    }
     arguments_.push("--token-key-file", "token-key", "--match-key-file", "match-key.pem", ...this.settings);
     const child = spawn(process.env.FIRETEAM_SERVER ?? "", arguments_, {
       cwd: this.folder,

@@ -36,6 +36,11 @@ pub(crate) struct UnsettledReservation {
 }
 
 impl UnsettledReservation {
+    /// Time from the first search until `end`, milliseconds.
+    pub(super) fn waited_ms_until(&self, end: UnixMs) -> u64 {
+        self.waited_ms + end.ms_since(self.at)
+    }
+
     /// Its samples.
     pub(super) fn into_samples(self) -> impl Iterator<Item = Sample> {
         let values = [
@@ -57,7 +62,7 @@ pub(super) struct UnsettledReservations {
     reservations: Mutex<HashMap<ReservationId, UnsettledReservation, BuildIdHasher>>,
     /// Number of seats, so that servers without any need no lock.
     count: AtomicUsize,
-    /// Reservations that were dropped since the last call of `forget_expired`.
+    /// Reservations that were dropped since the last call of `take_dropped_count`.
     dropped: AtomicU64,
 }
 
@@ -84,14 +89,20 @@ impl UnsettledReservations {
         taken
     }
 
-    /// Forgets reservations that can no longer be settled. Returns the number of those that were dropped since the last call.
-    pub(super) fn forget_expired(&self, now: UnixMs) -> u64 {
+    /// Takes the reservations that can no longer be settled.
+    pub(super) fn take_expired(&self, now: UnixMs) -> Vec<UnsettledReservation> {
         if self.count.load(Ordering::Acquire) == 0 {
-            return 0;
+            return Vec::new();
         }
         let mut seats = self.reservations.lock();
-        seats.retain(|_, seat| now < seat.deadline.plus_ms(LATE_CONFIRMATION_GRACE_MS));
+        let is_expired = |seat: &UnsettledReservation| seat.deadline.plus_ms(LATE_CONFIRMATION_GRACE_MS) <= now;
+        let expired = seats.extract_if(|_, seat| is_expired(seat)).map(|(_, seat)| seat).collect();
         self.count.store(seats.len(), Ordering::Release);
+        expired
+    }
+
+    /// Number of reservations that were dropped since the last call.
+    pub(super) fn take_dropped_count(&self) -> u64 {
         self.dropped.swap(0, Ordering::Relaxed)
     }
 }

@@ -180,6 +180,25 @@ impl TicketOutcomeLabel {
 }
 
 label! {
+    /// Outcome of a searching party's attempt to take seats in a session.
+    SeatOutcomeLabel, "outcome",
+    /// The host confirmed the reservation, or the party joined.
+    Seated = "seated",
+    /// The party released the reservation, or a newer one took its place.
+    Released = "released",
+    /// The host did not confirm the reservation in time.
+    Expired = "expired",
+    /// Refused: too few seats are open, or the session has its maximum of reservations.
+    Full = "full",
+    /// Refused: a rule of the set does not hold any more.
+    RefusedByRule = "refused_by_rule",
+    /// Refused: the host did not answer the party's probes, or the party has not measured it.
+    NotMeasured = "not_measured",
+    /// The session's advertisement ended, or does not exist for the party.
+    SessionEnded = "session_ended",
+}
+
+label! {
     /// Kind of an advertisement.
     AdvertisementKindLabel, "kind",
     /// Session of players.

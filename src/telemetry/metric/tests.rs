@@ -36,6 +36,7 @@ fn metric_table_equals_the_scrape() {
     metrics.set_advertisement_counts([(SetId(1), AdvertisementCounts::default())]);
     metrics.record_match_event(SetId(1), MatchEventLabel::Proposed);
     metrics.record_ticket_end(SetId(1), TicketOutcomeLabel::Left, 1.0);
+    metrics.record_seat_attempt(SetId(1), SeatOutcomeLabel::Seated, 1.0);
     metrics.record_pass(SetId(1), 0.1, &PassReport::default(), 0);
     let table = METRIC_ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
     assert_eq!(metric_names_and_kinds(&metrics.render()), table);

@@ -1,5 +1,5 @@
-//! Client packages in other languages: each has the version and licence of the server, a README and a sample, and Go's committed stubs
-//! have each message, field, value and call of `proto/`. `clients/check-samples` builds and plays them.
+//! Client packages in other languages: each has the version and licence of the server, a README and a sample, Go's committed stubs
+//! have each message, field, value and call of `proto/`, and C#'s each call. `clients/check-samples` builds and plays them.
 
 use crate::support::source_tree::{self, SourceFile, assert_exact_violations, assert_no_violations};
 
@@ -135,6 +135,31 @@ fn stale_csharp_enums(tree: &[SourceFile]) -> Vec<String> {
     complaints
 }
 
+#[test]
+fn client_packages_csharp_stubs_match_the_contract() {
+    let tree = source_tree::read_source_files(source_tree::repository_root());
+    assert!(tree.iter().any(|source| source.path == "clients/csharp/grpc/QueueGrpc.cs"), "the stubs are read");
+    assert_no_violations(&stale_csharp_stubs(&tree));
+}
+
+/// Calls of the contract that the stubs for gRPC for .NET lack.
+fn stale_csharp_stubs(tree: &[SourceFile]) -> Vec<String> {
+    let is_stub =
+        |source: &&SourceFile| source.path.starts_with("clients/csharp/grpc/") && source.path.ends_with("Grpc.cs");
+    let stubs: String = tree.iter().filter(is_stub).map(|source| source.text.as_str()).collect();
+    let mut complaints = Vec::new();
+    for name in GO_CONTRACTS {
+        let proto = format!("proto/fireteam/v1/{name}.proto");
+        let contract = text_of(tree, &proto).unwrap_or_default();
+        let calls = contract.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
+        let lacking = calls.filter(|call| !stubs.contains(&format!("\"{call}\",")));
+        complaints.extend(
+            lacking.map(|call| format!("{proto}: C#'s stubs lack the call {call}; run clients/csharp/grpc/generate")),
+        );
+    }
+    complaints
+}
+
 /// Text that the stubs have for a declaration of the contract; `None` for other lines.
 fn expected_in_go(line: &str) -> Option<String> {
     let code = source_tree::strip_line_comment(line).trim().trim_end_matches(['{', '}', ';', ' ']);
@@ -191,6 +216,7 @@ fn client_packages_violations_are_reported() {
              \tE_TICKET_STATE_WAITING E = 1\n\tE_TICKET_END_REASON_NOT_ACCEPTED E = 6\n",
         ),
         ("clients/go/fireteamv1/queue_grpc.pb.go", "Q_Enter_FullMethodName = 1\n"),
+        ("clients/csharp/grpc/QueueGrpc.cs", "        \"Enter\",\n"),
     ]);
     assert_exact_violations(
         &incomplete_packages(&tree, "1.0.0"),
@@ -207,6 +233,7 @@ fn client_packages_violations_are_reported() {
         &stale_csharp_enums(&tree),
         &["lacks `NotAccepted = 6,` of TICKET_END_REASON_NOT_ACCEPTED"],
     );
+    assert_exact_violations(&stale_csharp_stubs(&tree), &["queue.proto: C#'s stubs lack the call Leave; run"]);
     assert_exact_violations(
         &stale_go_stubs(&tree),
         &["queue.proto: Go's stubs lack `_Leave_", "queue.proto: Go's stubs lack `,name=gone,`", "lack `_E_TWO "],

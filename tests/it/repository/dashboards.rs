@@ -181,7 +181,8 @@ fn alerts_fire_in_their_tests() {
         return;
     };
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
-    let tested = promtool(&["test", "rules", "alerts_test.yaml", "alerts_of_age_test.yaml"]).expect("promtool");
+    let tests = ["alerts_test.yaml", "alerts_of_age_test.yaml", "alerts_recorded_test.yaml"];
+    let tested = promtool(&[&["test", "rules"], &tests[..]].concat()).expect("promtool");
     assert!(
         tested.status.success(),
         "{}{}",

@@ -46,10 +46,16 @@ struct TracedServer {
 
 impl TracedServer {
     fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// Server with these environment variables.
+    fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(folder.path().join("rulesets")).expect("a folder");
         std::fs::write(folder.path().join("rulesets/duel.xml"), duel_ruleset("")).expect("a ruleset");
-        let process = ServerProcess::start(folder.path(), &[&["--rulesets", "rulesets"], arguments].concat());
+        let arguments = [&["--rulesets", "rulesets"], arguments].concat();
+        let process = ServerProcess::start_with(folder.path(), &arguments, variables);
         Self { process, _folder: folder }
     }
 
@@ -123,6 +129,34 @@ async fn trace_has_the_span_of_a_sampled_call_and_of_its_commit() {
     for private in ["canary", "127.0.0.1", "traceparent"] {
         assert!(!collector.received_text(private), "{private}");
     }
+}
+
+/// Variables of OpenTelemetry add headers to exports, and change neither sampling, resource, limits nor endpoint: these are settings of
+/// the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trace_variables_of_the_environment_add_headers_only() {
+    let mut collector = Collector::start().await;
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-collector-key=secret"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
+        ("OTEL_TRACES_SAMPLER", "always_off"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "1"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "1"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "3600000"),
+        ("OTEL_SERVICE_NAME", "other"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "place=other"),
+    ];
+    let server = TracedServer::start_with(&["--otlp-endpoint", &collector.endpoint], &variables);
+    let client = server.client(SAMPLED).await;
+    client.enter_queue(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let span = collector.next_span(ENTER).await;
+    assert_eq!(span.attributes.len(), 4, "{span:?}");
+    assert_eq!(collector.last_key().as_deref(), Some("secret"));
+    let names: Vec<&str> = collector.resource.iter().map(|(_, value)| &**value).collect();
+    assert_eq!(names, ["fireteam", env!("CARGO_PKG_VERSION")]);
 }
 
 /// An update of an advertisement waits for a commit too, in a call of its own and in an envelope. A search waits for none.

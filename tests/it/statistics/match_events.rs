@@ -29,7 +29,7 @@ fn value(server: &TestServer, series: &str) -> f64 {
 }
 
 /// Sum of a series over all servers.
-fn sum(site: &PartySite, series: &str) -> f64 {
+pub(super) fn sum(site: &PartySite, series: &str) -> f64 {
     site.servers.iter().map(|server| value(server, series)).sum()
 }
 

@@ -10,7 +10,7 @@ use crate::support::queue_server::{SET_ID, wait_until};
 use crate::support::test_server::party_session;
 
 /// Sessions with two regions in their statistics, and a rule on skill.
-fn rooms() -> String {
+pub(super) fn rooms() -> String {
     format!(
         r#"<Ruleset Name="Rooms" SetId="{SET_ID}">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
@@ -31,7 +31,12 @@ pub(super) fn party(name: &str, skill: f64, regions: &[(&str, f32)]) -> pb::Sess
 }
 
 /// A player searches at the last server, waits for some time of the clock, searches again and reserves a seat.
-async fn reserve_after(site: &PartySite, host: &Host, party: pb::SessionCompositionData, wait_ms: u64) -> Reservation {
+pub(super) async fn reserve_after(
+    site: &PartySite,
+    host: &Host,
+    party: pb::SessionCompositionData,
+    wait_ms: u64,
+) -> Reservation {
     let name = party.players[0].user_id.clone();
     let client = site.player_elsewhere(&name).await;
     let mut searching = client.new_search(SET_ID, party);

@@ -97,6 +97,13 @@ func play(
 	ctx context.Context, client *fireteam.Client, setID uint32, user string, joined chan<- string, log io.Writer,
 ) (*pb.MatchStatus, error) {
 	party := &pb.SessionCompositionData{Players: []*pb.PlayerData{{UserId: user}}}
+	measured, err := client.MeasureBeacons(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if measured != nil {
+		party.LatencyToken = measured.Token
+	}
 	ticket, err := client.EnterQueue(ctx, &pb.QueueEnterRequest{MatchmakingSetId: &setID, SessionComposition: party})
 	if err != nil {
 		return nil, err

@@ -22,19 +22,30 @@ type Server struct {
 	// URI of the client port.
 	URI string
 
-	t       *testing.T
-	folder  string
-	ports   []string
-	process *exec.Cmd
+	t         *testing.T
+	folder    string
+	arguments []string
+	ports     []string
+	process   *exec.Cmd
 }
 
 // Start starts a server with the shipped rulesets on free ports. It is killed at the end of the test.
 func Start(t *testing.T) *Server {
 	t.Helper()
+	rulesets, err := filepath.Abs(filepath.Join(moduleFolder(t), "../../rulesets"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return StartWith(t, "--rulesets", rulesets)
+}
+
+// StartWith starts a server with these arguments on free ports. It is killed at the end of the test.
+func StartWith(t *testing.T, arguments ...string) *Server {
+	t.Helper()
 	if os.Getenv("FIRETEAM_SERVER") == "" {
 		t.Skip("SKIPPED: FIRETEAM_SERVER is not set to the path of the server's program")
 	}
-	server := &Server{t: t, folder: t.TempDir(), ports: []string{"127.0.0.1:0", "127.0.0.1:0"}}
+	server := &Server{t: t, folder: t.TempDir(), arguments: arguments, ports: []string{"127.0.0.1:0", "127.0.0.1:0"}}
 	server.start()
 	t.Cleanup(server.Kill)
 	return server
@@ -54,12 +65,9 @@ func (s *Server) StartAgain() { s.t.Helper(); s.start() }
 
 func (s *Server) start() {
 	s.t.Helper()
-	rulesets, err := filepath.Abs(filepath.Join(moduleFolder(s.t), "../../rulesets"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	process := exec.Command(os.Getenv("FIRETEAM_SERVER"), "serve", "--listen", s.ports[0], "--operator-listen", s.ports[1],
-		"--rulesets", rulesets, "--token-key-file", "token-key", "--match-key-file", "match-key.pem")
+	arguments := append([]string{"serve", "--listen", s.ports[0], "--operator-listen", s.ports[1],
+		"--token-key-file", "token-key", "--match-key-file", "match-key.pem"}, s.arguments...)
+	process := exec.Command(os.Getenv("FIRETEAM_SERVER"), arguments...)
 	process.Dir = s.folder
 	process.Env = slices.DeleteFunc(os.Environ(), func(it string) bool { return strings.HasPrefix(it, "FIRETEAM_") })
 	log, err := process.StderrPipe()

@@ -2,6 +2,7 @@
 reservations and advertisements that keep their tokens. Messages are in `fireteam_client.pb`. Times are in seconds."""
 
 from fireteam_client._advertisement import Advertisement
+from fireteam_client._beacons import LatencyToken
 from fireteam_client._calls import TokenSource
 from fireteam_client._client import Client, connect
 from fireteam_client._errors import FieldViolation, FireteamError, TicketExpiredError
@@ -15,6 +16,7 @@ __all__ = [
     "Client",
     "FieldViolation",
     "FireteamError",
+    "LatencyToken",
     "Reservation",
     "RetryPolicy",
     "Search",

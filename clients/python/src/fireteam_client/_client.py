@@ -8,12 +8,14 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import grpc
+from fireteam.v1.latency_pb2_grpc import LatencyServiceStub
 from fireteam.v1.matchmaking_pb2_grpc import MatchmakingServiceStub
 from fireteam.v1.queue_pb2_grpc import QueueServiceStub
 from fireteam.v1.ratings_pb2_grpc import RatingServiceStub
 
 from fireteam_client import pb
 from fireteam_client._advertisement import Advertisement
+from fireteam_client._beacons import LatencyToken, Measurement
 from fireteam_client._calls import Calls, TokenSource
 from fireteam_client._retry import DEFAULT_RETRY_POLICY, RetryPolicy, idempotency_key
 from fireteam_client._search import Search
@@ -54,6 +56,8 @@ class Client:
         """Generated stub, as `matchmaking`."""
         self.ratings = RatingServiceStub(channel)
         """Generated stub, as `matchmaking`."""
+        self.latency = LatencyServiceStub(channel)
+        """Generated stub, as `matchmaking`."""
 
     async def close(self) -> None:
         """Ends the connections. Watches fail."""
@@ -73,6 +77,17 @@ class Client:
         keyed.CopyFrom(request)
         keyed.idempotency_key = keyed.idempotency_key or idempotency_key()
         return Ticket(self.calls, self.queue, self.ratings, await self.calls.unary(self.queue.Enter, keyed))
+
+    async def measure_beacons(self) -> LatencyToken | None:
+        """Measures round trips to the nearest beacons by UDP, for at most ten seconds, and returns a token for searches, advertisements and
+        tickets. None if the server has no beacons."""
+        listed: pb.GetBeaconsResponse = await self.calls.unary(self.latency.GetBeacons, pb.GetBeaconsRequest())
+        if not listed.beacons:
+            return None
+        receipts = await Measurement(listed).run()
+        # Also without a receipt: the server may know the round trip of the connection.
+        report: pb.ReportTripsResponse = await self.calls.unary(self.latency.ReportTrips, pb.ReportTripsRequest(receipts=receipts))
+        return LatencyToken(report.latency_token, report.good_for_ms / 1000, list(report.regions), list(report.verdicts))
 
     def new_search(self, set_id: int, party: pb.SessionCompositionData) -> Search:
         """Creates a search of a set for a party. Sends no request yet."""

@@ -128,9 +128,11 @@ class Ticket:
             raise TicketExpiredError from error
         return min(pause, self.ttl - unheard)
 
-    async def heartbeat(self) -> pb.TicketStatus:
-        """Extends the ticket's TTL and returns its status. Not needed during a watch; otherwise once per half of the TTL."""
-        response = await self._calls.unary(self._queue.Heartbeat, pb.QueueHeartbeatRequest(tickets=[self.reference]))
+    async def heartbeat(self, latency_token: bytes = b"") -> pb.TicketStatus:
+        """Extends the ticket's TTL and returns its status. Not needed during a watch; otherwise once per half of the TTL. A latency token
+        of `Client.measure_beacons` renews the player's round trips, also during a watch."""
+        request = pb.QueueHeartbeatRequest(tickets=[self.reference], latency_token=latency_token)
+        response = await self._calls.unary(self._queue.Heartbeat, request)
         if len(response.statuses) != 1:
             raise missing_field("statuses")
         self.status = response.statuses[0]

@@ -94,7 +94,7 @@ impl AdvertState {
                     && !replaced.is_empty()
                 {
                     batch.apply(self, now);
-                    replaced.into_iter().for_each(|id| self.remove_replaced_advert(id));
+                    replaced.into_iter().for_each(|id| self.remove_replaced_advert(id, now));
                 }
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
@@ -102,11 +102,14 @@ impl AdvertState {
                 end_change_and_answer(reply, in_flight, answer);
             }
             AdvertWriterCommand::Delete(id, set_id, reply, in_flight) => {
-                self.remove_advert(id, set_id);
+                self.remove_advert(id, set_id, now);
                 end_change_and_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight) => {
                 let answer = self.apply_reserve(&reserve, outcome, now);
+                if let Err(error) = &answer {
+                    self.record_refused_seats(&reserve, error, now);
+                }
                 end_change_and_answer(reply, in_flight, answer);
             }
             AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
@@ -123,7 +126,8 @@ impl AdvertState {
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
                 self.end_reservation_in_memory(id, advertisement_id, set_id, ReservationChange::Expired, now);
             }
-            AdvertWriterCommand::ExpireAdvert(id, ..) => {
+            AdvertWriterCommand::ExpireAdvert(id, _, record) => {
+                record.into_iter().for_each(|record| self.record_end_of_sessions_reservations(&record, now));
                 self.host_events.remove_listeners_unless_hosting(id);
                 self.common.metrics.advertisements_expired.inc();
             }
@@ -235,10 +239,10 @@ impl AdvertState {
     }
 
     /// Removes an advertisement whose place another of its owner took, from the set that has it.
-    fn remove_replaced_advert(&self, id: AdvertisementId) {
+    fn remove_replaced_advert(&self, id: AdvertisementId, now: UnixMs) {
         self.advert_sets.all_sets().iter().for_each(|(set_id, set)| {
             if set.lock_for_read().get(id).is_some() {
-                self.remove_advert(id, *set_id);
+                self.remove_advert(id, *set_id, now);
             }
         });
         self.host_events.remove_listeners_unless_hosting(id);
@@ -253,9 +257,10 @@ impl AdvertState {
         });
     }
 
-    fn remove_advert(&self, id: AdvertisementId, set_id: SetId) {
+    fn remove_advert(&self, id: AdvertisementId, set_id: SetId, now: UnixMs) {
         if let Some(set) = self.advert_sets.get(set_id) {
-            set.lock_for_write().remove(id);
+            let removed = set.lock_for_write().remove(id);
+            removed.iter().for_each(|record| self.record_end_of_sessions_reservations(record, now));
         }
         self.host_events.remove_listeners_unless_hosting(id);
     }

@@ -40,7 +40,7 @@ impl AdvertState {
             if local_changes.has_changed_after(id, as_of_batch) {
                 replication.request_reread([id]);
             } else {
-                self.remove_advert_from_all_sets(id);
+                self.remove_advert_from_all_sets(id, now);
             }
         }
         let mut sets: BTreeMap<SetId, Vec<StoredAdvertisement>> = BTreeMap::new();
@@ -75,11 +75,12 @@ impl AdvertState {
         removed
     }
 
-    fn remove_advert_from_all_sets(&self, id: AdvertisementId) {
+    fn remove_advert_from_all_sets(&self, id: AdvertisementId, now: UnixMs) {
         for (_, set) in self.advert_sets.all_sets() {
             let is_removable = set.lock_for_read().get(id).is_some_and(|record| !record.is_unwritten);
             if is_removable {
-                set.lock_for_write().remove(id);
+                let removed = set.lock_for_write().remove(id);
+                removed.iter().for_each(|record| self.record_end_of_sessions_reservations(record, now));
             }
         }
         self.host_events.remove_listeners_unless_hosting(id);
@@ -115,9 +116,7 @@ impl AdvertState {
             for mut record in records {
                 let id = record.advertisement.id;
                 let reservations = std::mem::take(&mut record.reservations);
-                for settled in reservations.iter().filter(|reservation| reservation.is_confirmed_or_joined()) {
-                    self.common.statistics.record_settled_reservation(settled.id, &self.common.metrics);
-                }
+                self.record_reservations_of_feed(&reservations, now);
                 let change = |existing: &mut ThinVec<Reservation>| {
                     let events = reservation_deltas(existing, &reservations, now);
                     *existing = reservations;

@@ -58,6 +58,7 @@ impl AdvertState {
                         Some((AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight), write))
                     }
                     Err(error) => {
+                        self.record_refused_seats(&reserve, &error, now);
                         end_change_and_answer(reply, in_flight, Err(error));
                         None
                     }

@@ -8,6 +8,7 @@ use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::reservation_view;
 use crate::engine::command::{ReservationChange, ReservationEvent};
 use crate::store::{JOINED_RESERVATION_RETENTION_MS, Reservation, ReservationState};
+use crate::telemetry::label::SeatOutcomeLabel;
 
 impl AdvertState {
     /// Ends a reservation and notifies listeners, if it has not ended before.
@@ -29,6 +30,7 @@ impl AdvertState {
             reservations.iter_mut().find(is_unended).map(|reservation| mark_reservation_ended(reservation, purge_at))
         });
         if let Some(Some(reservation)) = ended_reservation {
+            self.record_ended_reservation(&reservation, seat_outcome_of_end(change), now);
             if self.common.fills_open_sessions(set_id)
                 && let Some(record) = set.get(advertisement_id)
             {
@@ -55,6 +57,9 @@ impl AdvertState {
             reservation.release_seat(user, purge_at).then(|| reservation.clone())
         });
         let Some(Some(reservation)) = changed else { return };
+        if reservation.state == ReservationState::Ended {
+            self.record_ended_reservation(&reservation, SeatOutcomeLabel::Released, now);
+        }
         if self.common.fills_open_sessions(set_id)
             && let Some(record) = set.get(advertisement_id)
         {
@@ -80,7 +85,7 @@ impl AdvertState {
             if held && confirmed.contains(&reservation.id) {
                 reservation.state = ReservationState::Confirmed;
                 events.push((reservation.clone(), ReservationChange::Confirmed));
-                self.common.statistics.record_settled_reservation(reservation.id, &self.common.metrics);
+                self.common.statistics.record_settled_reservation(reservation.id, now, &self.common.metrics);
             }
             if reservation.state != ReservationState::Ended && joined.contains(&reservation.id) {
                 let had_seats =
@@ -88,7 +93,7 @@ impl AdvertState {
                 mark_reservation_ended(reservation, joined_until);
                 reservation.has_joined = had_seats;
                 if had_seats {
-                    self.common.statistics.record_settled_reservation(reservation.id, &self.common.metrics);
+                    self.common.statistics.record_settled_reservation(reservation.id, now, &self.common.metrics);
                 }
             }
         }
@@ -117,6 +122,10 @@ pub(super) fn host_change_of_released_seat(state: ReservationState) -> Reservati
         ReservationState::Confirmed => ReservationChange::Confirmed,
         ReservationState::Ended => ReservationChange::Released,
     }
+}
+
+fn seat_outcome_of_end(change: ReservationChange) -> SeatOutcomeLabel {
+    if change == ReservationChange::Expired { SeatOutcomeLabel::Expired } else { SeatOutcomeLabel::Released }
 }
 
 fn mark_reservation_ended(reservation: &mut Reservation, purge_at: UnixMs) -> Reservation {

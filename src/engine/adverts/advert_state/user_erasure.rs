@@ -13,7 +13,8 @@ use crate::engine::adverts::advert_state::reservation_changes::host_change_of_re
 use crate::engine::adverts::publish_batch::unexpected_outcome;
 use crate::engine::adverts::writer_command::EraseAdvertUser;
 use crate::engine::error::EngineError;
-use crate::store::{Reservation, WriteOutcome};
+use crate::store::{Reservation, ReservationState, WriteOutcome};
+use crate::telemetry::label::SeatOutcomeLabel;
 
 impl AdvertState {
     /// Erases the user from the advertisement, takes over the reservations that the store changed, and notifies listeners of
@@ -44,6 +45,9 @@ impl AdvertState {
                     continue;
                 };
                 if existing.seats != reservation.seats {
+                    if reservation.state == ReservationState::Ended {
+                        self.record_ended_reservation(&reservation, SeatOutcomeLabel::Released, now);
+                    }
                     events.push((reservation.clone(), host_change_of_released_seat(reservation.state)));
                 }
                 *existing = reservation;

@@ -1,6 +1,7 @@
 //! Collector of traces in the test process: a receiver of OTLP over gRPC that decodes what it gets.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
@@ -17,7 +18,11 @@ use super::in_time;
 const EXPORTS_MAX: usize = 64;
 
 /// Service that passes exports on.
-struct Receiver(mpsc::Sender<ExportTraceServiceRequest>);
+struct Receiver {
+    exports: mpsc::Sender<ExportTraceServiceRequest>,
+    /// Value of the header `x-collector-key` in the last export.
+    last_key: Arc<Mutex<Option<String>>>,
+}
 
 #[tonic::async_trait]
 impl TraceService for Receiver {
@@ -25,7 +30,9 @@ impl TraceService for Receiver {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        self.0.try_send(request.into_inner()).map_err(|_| Status::resource_exhausted("too many exports"))?;
+        let key = request.metadata().get("x-collector-key").map(|value| value.to_str().expect("a text").to_owned());
+        *self.last_key.lock().expect("no panic") = key;
+        self.exports.try_send(request.into_inner()).map_err(|_| Status::resource_exhausted("too many exports"))?;
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
@@ -36,6 +43,7 @@ pub(super) struct Collector {
     pub(super) endpoint: String,
     /// Attributes of the resource in the last export.
     pub(super) resource: Vec<(String, String)>,
+    last_key: Arc<Mutex<Option<String>>>,
     exports: mpsc::Receiver<ExportTraceServiceRequest>,
     received_bytes: Vec<u8>,
     spans: VecDeque<Span>,
@@ -46,9 +54,11 @@ impl Collector {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
         let (sender, exports) = mpsc::channel(EXPORTS_MAX);
-        let server = tonic::transport::Server::builder().add_service(TraceServiceServer::new(Receiver(sender)));
+        let last_key = Arc::default();
+        let receiver = Receiver { exports: sender, last_key: Arc::clone(&last_key) };
+        let server = tonic::transport::Server::builder().add_service(TraceServiceServer::new(receiver));
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-        Self { endpoint, resource: Vec::new(), exports, received_bytes: Vec::new(), spans: VecDeque::new() }
+        Self { endpoint, resource: Vec::new(), last_key, exports, received_bytes: Vec::new(), spans: VecDeque::new() }
     }
 
     /// Waits for the next span with this name, and takes it.
@@ -68,6 +78,11 @@ impl Collector {
             self.add_export(export);
         }
         self.spans.drain(..).collect()
+    }
+
+    /// Value of the header `x-collector-key` in the last export.
+    pub(super) fn last_key(&self) -> Option<String> {
+        self.last_key.lock().expect("no panic").clone()
     }
 
     /// Whether `text` is in the bytes of an export.
