@@ -10,10 +10,11 @@ use prost::{DecodeError, Message};
 
 use crate::api::convert::hosting::chosen_values;
 use crate::api::pb;
-use crate::domain::advertisement::ProbeEndpoint;
+use crate::domain::advertisement::{Advertisement, ProbeEndpoint};
 use crate::domain::attribute::Trust;
 use crate::domain::filter::search_round_trip::RoundTripWithSource;
 use crate::domain::filter::{Refusal, RefusingSide};
+use crate::domain::id::AdvertisementId;
 use crate::domain::limit;
 use crate::domain::location_privacy::{
     DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step, round_up_to_step,
@@ -139,6 +140,17 @@ pub struct CandidatesResponseEncoder<'a> {
     player_probes: Vec<pb::CandidateProbe>,
 }
 
+/// Fields of a candidate that no search changes.
+struct PublishedFields<'a> {
+    /// Id of the advertisement, or the handle that stands for it.
+    id: AdvertisementId,
+    party_sizes: &'a [u8],
+    /// Encoded length of the party sizes, bytes, without key and length.
+    party_sizes_len: usize,
+    /// Probe endpoint of a game server.
+    probe: Option<pb::ProbeEndpoint>,
+}
+
 /// Encoder of one score term; holds what is the same for each candidate.
 #[derive(Debug)]
 struct ScoreTermEncoder<'a> {
@@ -179,23 +191,13 @@ impl<'a> CandidatesResponseEncoder<'a> {
         }
         let distance_miles = candidate.distance_miles.map(|distance| round_to_step(distance, DISTANCE_ROUNDING_MILES));
         let round_trip_ms = candidate.round_trip.map(disclosed_round_trip_ms);
-        // With a handle, the answer has neither the id nor the probe endpoint, by which searchers could compare.
-        let (id, server_probe) = match candidate.handle {
-            Some(handle) => (handle, None),
-            None => (candidate.advertisement.id, candidate.advertisement.game_server_probe()),
-        };
-        let party_sizes = &candidate.advertisement.session.party_sizes;
-        let sizes_len = party_sizes.iter().map(|&size| encoding::encoded_len_varint(size.into())).sum::<usize>();
-        let server_probe = server_probe.map(|probe| probe_to_proto(probe, true));
+        let published = PublishedFields::of_candidate(candidate);
         let source = candidate.round_trip.map(round_trip_source);
         let interval = candidate.round_trip.and_then(disclosed_interval_ms);
         let player_probe = candidate.player_probe.map(|probe| probe_to_proto(probe, false));
         let (player_probe, later_probe) = if self.is_search { (player_probe, None) } else { (None, player_probe) };
         let chosen = chosen_values(candidate.chosen);
-        let length = ENCODED_ID_BYTES
-            + length_prefix_len(sizes_len)
-            + sizes_len
-            + server_probe.as_ref().map_or(0, |probe| encoding::message::encoded_len(9, probe))
+        let length = published.encoded_len()
             + double_field_len(score)
             + terms.iter().zip(&*term_values).map(|(term, &value)| term.encoded_len(value)).sum::<usize>()
             + optional_float_field_len(distance_miles)
@@ -213,13 +215,7 @@ impl<'a> CandidatesResponseEncoder<'a> {
         let out = &mut self.bytes;
         encoding::encode_key(1, WireType::LengthDelimited, out);
         encoding::encode_varint(length as u64, out);
-        put_length_prefix(1, ID_HEX_DIGITS, out);
-        out.extend_from_slice(&id.to_hex());
-        put_length_prefix(7, sizes_len, out);
-        party_sizes.iter().for_each(|&size| encoding::encode_varint(size.into(), out));
-        if let Some(probe) = &server_probe {
-            encoding::message::encode(9, probe, out);
-        }
+        published.encode(out);
         put_double_field(2, score, out);
         for (term, &value) in terms.iter().zip(&*term_values) {
             term.encode(value, out);
@@ -286,6 +282,41 @@ impl<'a> CandidatesResponseEncoder<'a> {
         encoding::uint32::encode(6, &(answer.probed_count as u32), &mut bytes);
         encoding::message::encode_repeated(7, &self.player_probes, &mut bytes);
         EncodedCandidatesResponse { bytes }
+    }
+}
+
+impl<'a> PublishedFields<'a> {
+    fn of_candidate(candidate: &CandidateView<'a>) -> Self {
+        let Advertisement { id, session, .. } = candidate.advertisement;
+        // With a handle, the answer has neither the id nor the probe endpoint, by which searchers could compare.
+        let (id, probe) = match candidate.handle {
+            Some(handle) => (handle, None),
+            None => (*id, candidate.advertisement.game_server_probe()),
+        };
+        let encoded_len = |&size: &u8| encoding::encoded_len_varint(size.into());
+        Self {
+            id,
+            party_sizes: &session.party_sizes,
+            party_sizes_len: session.party_sizes.iter().map(encoded_len).sum(),
+            probe: probe.map(|probe| probe_to_proto(probe, true)),
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        ENCODED_ID_BYTES
+            + length_prefix_len(self.party_sizes_len)
+            + self.party_sizes_len
+            + self.probe.as_ref().map_or(0, |probe| encoding::message::encoded_len(9, probe))
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_length_prefix(1, ID_HEX_DIGITS, out);
+        out.extend_from_slice(&self.id.to_hex());
+        put_length_prefix(7, self.party_sizes_len, out);
+        self.party_sizes.iter().for_each(|&size| encoding::encode_varint(size.into(), out));
+        if let Some(probe) = &self.probe {
+            encoding::message::encode(9, probe, out);
+        }
     }
 }
 

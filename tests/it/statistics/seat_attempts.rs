@@ -51,7 +51,7 @@ async fn seat_attempts_are_counted_by_outcome(site: PartySite) {
     let cid = reserve_after(&site, &host, party("cid", 0.0, &[]), 1_000).await;
     host.wait_for_reservations(&[&cid]).await;
     let until_deadline_s = cid.expires_in_ms as f64 / 1_000.0;
-    site.clock.advance_ms(u64::from(cid.expires_in_ms) + 1_500);
+    site.clock.advance_ms(cid.expires_in_ms + 1_500);
     wait_for_attempts(&site, "expired", (1.0, 1.0 + until_deadline_s)).await;
 
     refused_attempts(&site).await;
