@@ -138,6 +138,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         rating_pool: None,
         statistics_regions: Box::default(),
         source_xml: "".into(),
+        file_xml: "".into(),
     }
 }
 

@@ -1,10 +1,11 @@
-//! Reads of the files that an operator names: regular files only, each read with a size limit and a deadline.
+//! Reads of the files that an operator names: regular files only, each read with a size limit and a deadline. Replacement of a
+//! file's content in one step.
 //!
 //! A FIFO, a device or a mount that does not answer must not stop a start, a reload or a shutdown. A read runs on a thread of
 //! its own. After the deadline the thread is abandoned: it cannot be ended, and nothing waits for it.
 
 use std::fs::{self, File, FileType, OpenOptions};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -158,6 +159,61 @@ fn kind_name(kind: FileType) -> &'static str {
     if kind.is_dir() { "a directory" } else { "of an unknown kind" }
 }
 
+/// Replaces the content of a regular file in one step: a reader finds the former content or the new one, also after a crash.
+/// Writes a temporary file in the same folder, whose name starts with a dot, and renames it. The permissions stay. Blocks
+/// until `READ_DEADLINE`; after `TimedOut` the file may still be replaced.
+///
+/// Fails for a symbolic link: its target may be in another folder, and may belong to a tool that would replace it again.
+pub fn replace_content(path: &Path, content: Vec<u8>) -> io::Result<()> {
+    let owned = path.to_owned();
+    run_with_deadline(path, READ_DEADLINE, move || write_and_rename(&owned, &content))
+}
+
+fn write_and_rename(path: &Path, content: &[u8]) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    if metadata.is_symlink() {
+        let text = "it is a symbolic link; replace the file that it names";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    check_is_regular(metadata.file_type())?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut temporary = tempfile::Builder::new().prefix(".fireteam-").suffix(".tmp").tempfile_in(folder)?;
+    temporary.write_all(content)?;
+    temporary.as_file().set_permissions(metadata.permissions())?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path)?;
+    sync_folder(folder)
+}
+
+/// Makes a rename durable.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_folder: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Checks that this process may create and rename files in a folder. Blocks until `READ_DEADLINE`.
+pub fn check_folder_is_writable(folder: &Path) -> io::Result<()> {
+    let owned = folder.to_owned();
+    run_with_deadline(folder, READ_DEADLINE, move || may_write(&owned))
+}
+
+#[cfg(unix)]
+fn may_write(folder: &Path) -> io::Result<()> {
+    use rustix::fs::Access;
+    Ok(rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+#[cfg(not(unix))]
+fn may_write(folder: &Path) -> io::Result<()> {
+    let is_read_only = fs::metadata(folder)?.permissions().readonly();
+    if is_read_only { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+}
+
 /// Free space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
@@ -224,6 +280,31 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(error.to_string().starts_with("timed out reading /mnt/gone after"), "{error}");
         drop(stop);
+    }
+
+    /// The content is replaced in one step, with its permissions. What is no regular file stays as it is, and no temporary
+    /// file is left.
+    #[test]
+    fn replaced_content_keeps_permissions_and_leaves_links_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "former").unwrap();
+        fs::set_permissions(path("file"), fs::Permissions::from_mode(0o640)).unwrap();
+        let reader = File::open(path("file")).unwrap();
+        replace_content(&path("file"), b"new".to_vec()).unwrap();
+        assert_eq!(fs::read(path("file")).unwrap(), b"new");
+        assert_eq!(read_start(&reader, 100).unwrap(), b"former", "an open file has the former content");
+        assert_eq!(fs::metadata(path("file")).unwrap().permissions().mode() & 0o777, 0o640);
+        symlink(path("file"), path("link")).unwrap();
+        let error = replace_content(&path("link"), b"other".to_vec()).unwrap_err().to_string();
+        assert!(error.contains("symbolic link"), "{error}");
+        assert_eq!(replace_content(&path("missing"), vec![]).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(replace_content(folder.path(), vec![]).unwrap_err().to_string().contains("a directory"));
+        assert_eq!(fs::read(path("file")).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        check_folder_is_writable(folder.path()).unwrap();
+        assert_eq!(check_folder_is_writable(&path("gone")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub mod bundled;
 pub mod catalog;
 pub mod diagnostic;
+pub mod edit;
 pub mod load;
 pub mod parse;
 pub mod xml;

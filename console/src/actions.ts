@@ -4,6 +4,13 @@ import { create, type DescMessage, type MessageInitShape } from "@bufbuild/proto
 import { errorText, grpcurl } from "./calls.js";
 import { h } from "./dom.js";
 
+/** What a dialog shows beside its effect. */
+interface Shown {
+  readonly details?: readonly (HTMLElement | undefined)[];
+  /** The call as a line for a shell, if it is not that of grpcurl alone. */
+  readonly line?: ((reason: string) => string) | undefined;
+}
+
 /** Asks for a reason, then runs `act` with it. The server refuses it if the role does not allow it, and the dialog says so. */
 export function confirmWithReason<Desc extends DescMessage>(
   title: string,
@@ -13,12 +20,13 @@ export function confirmWithReason<Desc extends DescMessage>(
   method: string,
   request: object,
   act: (reason: string) => Promise<void>,
+  { details = [], line: lineOf }: Shown = {},
 ): void {
   const reason = h("input", { id: "reason", required: true, maxlength: 200, autocomplete: "off" });
   const line = h("code", {});
   const problem = h("p", { role: "alert", class: "bad" });
   const describe = (): void => {
-    line.textContent = grpcurl(method, schema, create(schema, { ...request, reason: reason.value } as unknown as MessageInitShape<Desc>));
+    line.textContent = lineOf?.(reason.value) ?? grpcurl(method, schema, create(schema, { ...request, reason: reason.value } as unknown as MessageInitShape<Desc>));
   };
   reason.addEventListener("input", describe);
   describe();
@@ -38,6 +46,7 @@ export function confirmWithReason<Desc extends DescMessage>(
       { submit },
       h("h2", { id: "dialog-title" }, title),
       h("p", {}, effect),
+      ...details,
       h("label", { for: "reason" }, "Reason, for the audit log"),
       reason,
       h("div", { class: "call" }, line),

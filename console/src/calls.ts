@@ -39,7 +39,7 @@ export const needsToken = (error: unknown): boolean => ConnectError.from(error).
 export const isForbidden = (error: unknown): boolean => ConnectError.from(error).code === Code.PermissionDenied;
 
 /** Text in single quotes for a shell. */
-const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** The same call as a line for a shell. */
 export function grpcurl<Desc extends DescMessage>(method: string, schema?: Desc, message?: MessageShape<Desc>): string {

@@ -44,7 +44,7 @@ function askForToken(error: unknown): void {
     live.restart();
     route();
   };
-  const hint = isForbidden(error) ? "The token's role is not operator." : errorText(error);
+  const hint = isForbidden(error) ? "The token's role is neither operator nor viewer." : errorText(error);
   signIn.replaceChildren(
     h(
       "form",

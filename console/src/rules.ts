@@ -19,6 +19,7 @@ import {
 } from "./gen/fireteam/v1/operator_pb.js";
 import { setChoice, whenSetsAreKnown } from "./sets.js";
 import { live } from "./live.js";
+import { confirmSwap, swapButton, type Swappable } from "./swap.js";
 
 /** Time beyond the last step that a curve shows, as a share of the time before it. */
 const TAIL = 0.25;
@@ -74,11 +75,16 @@ function problemTable(problems: readonly RulesetProblem[]): HTMLElement {
   );
 }
 
-function versionTable(versions: readonly RulesetStatus[], current: GetRulesetResponse, difference: HTMLElement, signal: AbortSignal): HTMLElement {
+function versionTable(versions: readonly RulesetStatus[], swappable: Swappable, difference: HTMLElement, signal: AbortSignal): HTMLElement {
+  const { current } = swappable;
+  const textOf = async ({ matchmakingSetId, serviceConfigurationHash }: RulesetStatus): Promise<GetRulesetResponse> =>
+    await operator.getRuleset({ matchmakingSetId, serviceConfigurationHash }, { signal });
+  const isCurrent = (version: RulesetStatus): boolean => version.serviceConfigurationHash === current.serviceConfigurationHash;
+  const rollBack = async (version: RulesetStatus): Promise<void> =>
+    await confirmSwap(swappable, (await textOf(version)).rulesetXml, version.serviceConfigurationHash);
   const compare = async (version: RulesetStatus): Promise<void> => {
     try {
-      const request = { matchmakingSetId: version.matchmakingSetId, serviceConfigurationHash: version.serviceConfigurationHash };
-      const former = await operator.getRuleset(request, { signal });
+      const former = await textOf(version);
       difference.replaceChildren(
         h("h3", {}, `From ${hash(version.serviceConfigurationHash)} to the current ${hash(current.serviceConfigurationHash)}`),
         diffLines(former.rulesetXml, current.rulesetXml),
@@ -94,13 +100,19 @@ function versionTable(versions: readonly RulesetStatus[], current: GetRulesetRes
       { title: "State", cell: (it) => (it.state === RulesetState.CURRENT ? (it.retired ? "being retired" : "current") : "replaced") },
       { title: "File", cell: (it) => (it.fileName === "" ? "–" : it.fileName) },
       { title: "Loaded", cell: (it) => time(it.loadedAtUnixMs), isNumber: true },
+      { title: "By", cell: (it) => h("span", { class: "wrapped" }, it.loadedBy === "" ? "–" : it.loadedBy) },
       { title: "Matches", cell: (it) => count(it.liveMatches), isNumber: true },
       {
         title: "Differences",
         cell: (it) =>
-          it.serviceConfigurationHash === current.serviceConfigurationHash
+          isCurrent(it) ? "" : h("button", { type: "button", class: "link", click: () => void compare(it), "aria-label": `Differences of ${hash(it.serviceConfigurationHash)}` }, "show"),
+      },
+      {
+        title: "Roll back",
+        cell: (it) =>
+          isCurrent(it)
             ? ""
-            : h("button", { type: "button", class: "link", click: () => void compare(it) }, "show"),
+            : swapButton("roll back to this version…", swappable, () => rollBack(it), (error) => difference.replaceChildren(alert(error))),
       },
     ],
     versions,
@@ -135,7 +147,7 @@ function ticketList(title: string, tickets: readonly TriedTicket[]): HTMLElement
   return h("div", {}, h("h3", {}, title), items.length === 0 ? h("p", { class: "none" }, "none") : h("ul", { class: "legend" }, ...items));
 }
 
-function trialResult(result: TryRulesetResponse): HTMLElement {
+function trialResult(result: TryRulesetResponse, load: HTMLElement): HTMLElement {
   if (result.problems.length > 0) return h("div", {}, h("h3", {}, "The edited file is refused"), problemTable(result.problems));
   return h(
     "div",
@@ -150,21 +162,30 @@ function trialResult(result: TryRulesetResponse): HTMLElement {
     outcomes(result),
     ticketList("Waits that would end now", result.newlyMatched),
     ticketList("Waits that would not end now", result.noLongerMatched),
+    load,
   );
 }
 
 /** The command line that tries a file: the text of the file is too long for one line. */
 const tryLine = (): string => `jq -n --rawfile xml FILE.xml '{rulesetXml: $xml}' | ${grpcurl("TryRuleset").replace("grpcurl", "grpcurl -d @")}`;
 
-function trialPanel(current: GetRulesetResponse, signal: AbortSignal): HTMLElement {
+function trialPanel(swappable: Swappable, signal: AbortSignal): HTMLElement {
+  const { current, obstacle } = swappable;
   const text = h("textarea", { id: "xml", spellcheck: "false", "aria-label": "Edited ruleset file" });
   text.value = current.rulesetXml;
   const result = h("div", { "aria-live": "polite" });
+  /** Offers the text that was tried, and not what was typed afterwards. */
+  const loadPart = (tried: string): HTMLElement => {
+    const problem = h("div");
+    const button = swapButton("Load this text…", swappable, () => confirmSwap(swappable, tried), (error) => problem.replaceChildren(alert(error)));
+    return h("div", {}, h("p", {}, button), obstacle !== "" && h("p", { class: "quiet" }, `The text cannot be loaded here: ${obstacle}`), problem);
+  };
   const run = async (event: Event): Promise<void> => {
     event.preventDefault();
+    const tried = text.value;
     try {
       result.replaceChildren(h("p", { class: "none" }, "trying…"));
-      result.replaceChildren(trialResult(await operator.tryRuleset({ rulesetXml: text.value }, { signal })));
+      result.replaceChildren(trialResult(await operator.tryRuleset({ rulesetXml: tried }, { signal }), loadPart(tried)));
     } catch (error) {
       if (!signal.aborted) result.replaceChildren(alert(error));
     }
@@ -177,8 +198,7 @@ function trialPanel(current: GetRulesetResponse, signal: AbortSignal): HTMLEleme
   );
 }
 
-function reloadButton(reload: () => void): HTMLElement {
-  const result = h("p", { role: "status" });
+function reloadButton(result: HTMLElement, reload: () => void): HTMLButtonElement {
   const run = async (): Promise<void> => {
     if (!confirm("Read the rulesets directory again, and load what has changed there?")) return;
     try {
@@ -189,20 +209,24 @@ function reloadButton(reload: () => void): HTMLElement {
       result.textContent = errorText(error);
     }
   };
-  return h("span", {}, h("button", { type: "button", click: () => void run() }, "Reload from the directory…"), result);
+  return h("button", { type: "button", click: () => void run() }, "Reload from the directory…");
 }
 
 async function showRuleset(view: HTMLElement, signal: AbortSignal, parameters: URLSearchParams): Promise<void> {
   const set = parameters.has("set") ? Number(parameters.get("set")) : live.latest?.sets.find((it) => it.name !== "")?.matchmakingSetId;
   const body = h("div");
+  const result = h("p", { role: "status" });
+  const reload = reloadButton(result, () => void load());
   const load = async (): Promise<void> => {
     if (set === undefined) return;
     try {
       const request = create(GetRulesetRequestSchema, { matchmakingSetId: set });
-      const [current, { rulesets }] = await Promise.all([operator.getRuleset(request, { signal }), operator.listRulesets({}, { signal })]);
+      const [current, { rulesets, swapObstacle, callerMayChange }] = await Promise.all([operator.getRuleset(request, { signal }), operator.listRulesets({}, { signal })]);
       const versions = rulesets.filter((it) => it.matchmakingSetId === set);
       const call = () => callLink("GetRuleset", GetRulesetRequestSchema, request);
-      const difference = h("div");
+      const difference = h("div", { "aria-live": "polite" });
+      reload.disabled = !callerMayChange;
+      const swappable = { set, current, obstacle: swapObstacle, done: (message: string) => ((result.textContent = message), void load()) };
       body.replaceChildren(
         h(
           "div",
@@ -210,9 +234,15 @@ async function showRuleset(view: HTMLElement, signal: AbortSignal, parameters: U
           panel("Limits over the time waited", [call()], ...(current.limits.length === 0 ? [h("p", { class: "none" }, "no limit widens")] : current.limits.map(curve))),
           panel("Weights of the soft filters", [call()], weights(current)),
         ),
-        panel("Versions", [callLink("ListRulesets")], versionTable(versions, current, difference, signal), difference),
+        panel(
+          "Versions",
+          [callLink("ListRulesets")],
+          versionTable(versions, swappable, difference, signal),
+          swapObstacle !== "" && h("p", { class: "quiet" }, `No version can be loaded here: ${swapObstacle}`),
+          difference,
+        ),
         panel("Problems of the file when it was last read", [callLink("ListRulesets")], problemTable(versions.flatMap((it) => it.problems))),
-        trialPanel(current, signal),
+        trialPanel(swappable, signal),
       );
     } catch (error) {
       if (!signal.aborted) body.replaceChildren(alert(error));
@@ -220,7 +250,7 @@ async function showRuleset(view: HTMLElement, signal: AbortSignal, parameters: U
   };
   view.replaceChildren(
     h("h1", {}, "Rules"),
-    h("div", { class: "controls" }, setChoice(set, undefined, (chosen) => (location.hash = `#rules?set=${chosen}`)), reloadButton(() => void load())),
+    h("div", { class: "controls" }, setChoice(set, undefined, (chosen) => (location.hash = `#rules?set=${chosen}`)), reload, result),
     body,
   );
   await load();

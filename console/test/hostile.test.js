@@ -74,7 +74,7 @@ test("without an operator's token the page has no data", options, async () => {
     assert.doesNotMatch(await page.locator("main").textContent(), /Ranked duel/);
     await page.fill("#token", token("client"));
     await page.click("text=Use token");
-    await page.locator("form", { hasText: "role is not operator" }).waitFor();
+    await page.locator("form", { hasText: "role is neither operator nor viewer" }).waitFor();
     assert.doesNotMatch(await page.locator("main").textContent(), /Ranked duel/);
     await page.fill("#token", token("operator"));
     await page.click("text=Use token");

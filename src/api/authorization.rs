@@ -18,7 +18,8 @@ use crate::auth::authenticator::Authenticator;
 use crate::auth::credential_error::{CredentialError, PublicReason};
 use crate::auth::identity::{Identity, Role};
 use crate::auth::policy::{
-    ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_ONLY, RateLimitKind,
+    ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_AND_VIEWERS,
+    OPERATORS_ONLY, RateLimitKind,
 };
 use crate::auth::rate_limit::{RateLimitExceeded, RateLimitKey, RateLimits};
 use crate::domain::attribute::ValueOrigin;
@@ -127,7 +128,7 @@ impl Authorizer {
         Ok(VerificationCharge(Some((&limit.rate_limits, key, cost))))
     }
 
-    /// Authorizes a request for the metrics. Operators may read them. If the operator port listens on loopback, so may
+    /// Authorizes a request for the metrics. Operators and viewers may read them. If the operator port listens on loopback, so may
     /// processes on this machine, because metric scrapers there have no token.
     pub fn authorize_metrics(
         &self,
@@ -140,7 +141,7 @@ impl Authorizer {
         if is_loopback(port) && is_local_caller {
             return Ok(());
         }
-        self.authorize(OPERATORS_ONLY, headers, extensions).map(|_| ())
+        self.authorize(OPERATORS_AND_VIEWERS, headers, extensions).map(|_| ())
     }
 }
 
@@ -234,6 +235,17 @@ pub enum GameServerOnly {}
 #[derive(Clone, Copy, Debug)]
 pub enum OperatorOnly {}
 
+/// Marker: operators of this server, and viewers, for calls that change nothing.
+#[derive(Clone, Copy, Debug)]
+pub enum OperatorOrViewer {}
+
+/// Kind of caller of the operator service.
+pub trait OperatorCallerKind: CallerKind {}
+
+impl OperatorCallerKind for OperatorOnly {}
+
+impl OperatorCallerKind for OperatorOrViewer {}
+
 /// Marker: callers in any role.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyRole {}
@@ -250,6 +262,10 @@ impl CallerKind for OperatorOnly {
     const ACCESS: AccessPolicy = OPERATORS_ONLY;
 }
 
+impl CallerKind for OperatorOrViewer {
+    const ACCESS: AccessPolicy = OPERATORS_AND_VIEWERS;
+}
+
 impl CallerKind for AnyRole {
     const ACCESS: AccessPolicy = ALL_AUTHENTICATED;
 }
@@ -259,6 +275,7 @@ mod sealed {
     impl Sealed for super::ClientOrGameServer {}
     impl Sealed for super::GameServerOnly {}
     impl Sealed for super::OperatorOnly {}
+    impl Sealed for super::OperatorOrViewer {}
     impl Sealed for super::AnyRole {}
 }
 
@@ -353,12 +370,12 @@ fn engine_caller_of(identity: Option<&Arc<Identity>>) -> command::Caller {
     let Some(identity) = identity else { return command::Caller::default() };
     let origin = match identity.role {
         Role::GameServer => ValueOrigin::GameServer,
-        Role::Client | Role::Operator => ValueOrigin::Client,
+        Role::Client | Role::Operator | Role::Viewer => ValueOrigin::Client,
     };
     command::Caller {
         subject: Some(identity.caller_key),
         user: identity.player_account_key(),
-        is_operator: identity.role == Role::Operator,
+        may_read_all: identity.role.may_read_all(),
         program_kind: origin,
         ip_address: None,
         tcp_floor_us: None,

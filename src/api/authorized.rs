@@ -10,7 +10,6 @@ use crate::api::convert::RequestReader;
 use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit, refund_call_asked_for_by_server};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::auth::identity::Role;
 use crate::auth::policy::RateLimitKind;
 use crate::auth::rate_limit::{RateLimits, StreamPermit};
 use crate::engine::error::EngineError;
@@ -54,10 +53,9 @@ impl AuthorizedQueues {
         request: Request<T>,
         cost: impl Fn(&T) -> usize,
     ) -> Result<(AuthorizedCaller<AnyRole>, T), Status> {
-        let is_operator = |caller: &AuthorizedCaller<AnyRole>| {
-            caller.identity().is_some_and(|identity| identity.role == Role::Operator)
-        };
-        let kind = |caller: &_| if is_operator(caller) { RateLimitKind::Operator } else { RateLimitKind::Search };
+        let reads_all =
+            |caller: &AuthorizedCaller<AnyRole>| caller.identity().is_some_and(|identity| identity.role.may_read_all());
+        let kind = |caller: &_| if reads_all(caller) { RateLimitKind::Operator } else { RateLimitKind::Search };
         self.split_and_charge(request, kind, cost)
     }
 

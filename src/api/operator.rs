@@ -3,7 +3,6 @@
 
 mod ruleset_admin;
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,11 +10,13 @@ use futures_util::stream::unfold;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::api::authorization::{self, AuthorizedCaller};
+use crate::api::authorization::{self, AuthorizedCaller, CallerKind};
 use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::consistency::{self, ConsistencyChecker};
-use crate::api::convert::operator::rulesets::{ruleset_problems, ruleset_status};
+use crate::api::convert::operator::rulesets::{
+    ruleset_changes, ruleset_problems, ruleset_status, swap_command, swap_target,
+};
 use crate::api::convert::operator::{
     self as conversion, ExplainSubject, listing, lookup, overview, ruleset_details, statistics, user_data,
 };
@@ -25,13 +26,14 @@ use crate::api::drain::Drain;
 use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::rate_limits_and_audit::AuditDetails;
-use crate::api::status::Rejection;
+use crate::api::status::{Rejection, swap_obstacle_text};
 use crate::auth::authenticator::Authenticator;
+use crate::auth::identity::{Identity, Role};
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::{SetId, SiloId};
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
-use crate::engine::rulesets::{CheckRulesetAnswer, ReloadReport, RetiredSetCounts};
+use crate::engine::rulesets::{CheckRulesetAnswer, ReloadReport, RetiredSetCounts, SwapReport};
 use crate::telemetry::audit::AuditedRulesetChange;
 
 pub use ruleset_admin::RulesetAdmin;
@@ -76,16 +78,28 @@ impl OperatorApi {
         &self,
         request: Request<T>,
     ) -> Result<(AuthorizedCaller<authorization::OperatorOnly>, T), Status> {
+        self.split_request(request)
+    }
+
+    /// The same for a call that changes nothing, which viewers may make too.
+    fn viewing_request<T>(
+        &self,
+        request: Request<T>,
+    ) -> Result<(AuthorizedCaller<authorization::OperatorOrViewer>, T), Status> {
+        self.split_request(request)
+    }
+
+    fn split_request<P: CallerKind, T>(&self, request: Request<T>) -> Result<(AuthorizedCaller<P>, T), Status> {
         let (metadata, extensions, message) = request.into_parts();
         Ok((AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?, message))
     }
 }
 
-/// Backend of the Operator service. Access needs an authorized operator.
+/// Backend of the Operator service. Access needs an authorized operator or viewer.
 mod authorized {
     use std::sync::Arc;
 
-    use crate::api::authorization::{AuthorizedCaller, OperatorOnly};
+    use crate::api::authorization::{AuthorizedCaller, OperatorCallerKind, OperatorOnly};
     use crate::api::consistency::ConsistencyChecker;
     use crate::api::drain::Drain;
     use crate::api::operator::RulesetAdmin;
@@ -113,15 +127,21 @@ mod authorized {
         }
 
         /// The queues. Fails as draining if a test has started the server without queues.
-        pub(super) fn queue_engine(&self, _: &AuthorizedCaller<OperatorOnly>) -> Result<&QueueEngine, Rejection> {
+        pub(super) fn queue_engine<P: OperatorCallerKind>(
+            &self,
+            _: &AuthorizedCaller<P>,
+        ) -> Result<&QueueEngine, Rejection> {
             self.queues.as_ref().ok_or_else(|| EngineError::Draining.into())
         }
 
-        pub(super) fn ruleset_admin(&self, _: &AuthorizedCaller<OperatorOnly>) -> &dyn RulesetAdmin {
+        pub(super) fn ruleset_admin<P: OperatorCallerKind>(&self, _: &AuthorizedCaller<P>) -> &dyn RulesetAdmin {
             &*self.rulesets
         }
 
-        pub(super) fn consistency_checker(&self, _: &AuthorizedCaller<OperatorOnly>) -> &dyn ConsistencyChecker {
+        pub(super) fn consistency_checker<P: OperatorCallerKind>(
+            &self,
+            _: &AuthorizedCaller<P>,
+        ) -> &dyn ConsistencyChecker {
             &*self.consistency_checker
         }
 
@@ -137,7 +157,7 @@ impl OperatorService for OperatorApi {
         &self,
         request: Request<pb::CheckRulesetRequest>,
     ) -> ServiceResult<pb::CheckRulesetResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let file_name = checked_file_name(&message.file_name, &message.ruleset_xml)?;
         let entry = AuditDetails { target: file_name.to_owned(), ..AuditDetails::default() };
         let response = match self.backend.ruleset_admin(&caller).check(file_name, &message.ruleset_xml) {
@@ -152,7 +172,7 @@ impl OperatorService for OperatorApi {
     }
 
     async fn get_ruleset(&self, request: Request<pb::GetRulesetRequest>) -> ServiceResult<pb::GetRulesetResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let (set_id, hash) = ruleset_details::get_ruleset_query(&message)?;
         let rulesets = self.backend.ruleset_admin(&caller);
         let current = rulesets.find(set_id, None).ok_or(EngineError::UnknownSet(set_id)).map_err(Rejection::from)?;
@@ -166,7 +186,7 @@ impl OperatorService for OperatorApi {
     }
 
     async fn try_ruleset(&self, request: Request<pb::TryRulesetRequest>) -> ServiceResult<pb::TryRulesetResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let file_name = checked_file_name(&message.file_name, &message.ruleset_xml)?;
         let entry = AuditDetails { target: format!("trial of {file_name}"), ..AuditDetails::default() };
         let ruleset = match self.backend.ruleset_admin(&caller).parse(file_name, &message.ruleset_xml) {
@@ -187,26 +207,38 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ReloadRulesetsRequest>,
     ) -> ServiceResult<pb::ReloadRulesetsResponse> {
         let (caller, _) = self.authorized_request(request)?;
-        let report = self.backend.ruleset_admin(&caller).reload().await;
+        let report = self.backend.ruleset_admin(&caller).reload(&loader_name(&caller)).await;
         let entry = audit_details_of_reload(&report);
-        let mut rating_changes: BTreeMap<SetId, String> = report.rating_changes.into_iter().collect();
-        let changes = report.changes.into_iter().map(|(set, previous, current)| pb::RulesetChange {
-            matchmaking_set_id: set.0,
-            previous_hash: previous.map(|hash| hash.0),
-            current_hash: current.map(|hash| hash.0),
-            rating_change: rating_changes.remove(&set).unwrap_or_default(),
-        });
+        let changes = ruleset_changes(&report);
         let problems = ruleset_problems(report.problems);
-        Ok(with_audit_details(entry, pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
+        Ok(with_audit_details(entry, pb::ReloadRulesetsResponse { changes, problems }))
+    }
+
+    async fn swap_ruleset(&self, request: Request<pb::SwapRulesetRequest>) -> ServiceResult<pb::SwapRulesetResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let (swap, reason) = swap_command(message)?;
+        let swapped = self.backend.ruleset_admin(&caller).swap(&swap, &loader_name(&caller)).await;
+        let SwapReport { file_name, load } = swapped.map_err(Rejection::from)?;
+        let entry =
+            AuditDetails { target: swap_target(&swap, &file_name, &load, &reason), ..audit_details_of_reload(&load) };
+        let changes = ruleset_changes(&load);
+        let problems = ruleset_problems(load.problems);
+        Ok(with_audit_details(entry, pb::SwapRulesetResponse { changes, problems, file_name }))
     }
 
     async fn list_rulesets(
         &self,
         request: Request<pb::ListRulesetsRequest>,
     ) -> ServiceResult<pb::ListRulesetsResponse> {
-        let (caller, _) = self.authorized_request(request)?;
-        let rulesets = self.backend.ruleset_admin(&caller).list_rulesets().into_iter().map(ruleset_status).collect();
-        Ok(Response::new(pb::ListRulesetsResponse { rulesets }))
+        let (caller, _) = self.viewing_request(request)?;
+        let admin = self.backend.ruleset_admin(&caller);
+        let rulesets = admin.list_rulesets().into_iter().map(ruleset_status).collect();
+        let is_viewer = caller.identity().is_some_and(|identity| identity.role == Role::Viewer);
+        let swap_obstacle = match admin.swap_obstacle() {
+            _ if is_viewer => "the role viewer changes nothing; use an operator's token".to_owned(),
+            obstacle => obstacle.as_ref().map_or_else(String::new, swap_obstacle_text),
+        };
+        Ok(Response::new(pb::ListRulesetsResponse { rulesets, swap_obstacle, caller_may_change: !is_viewer }))
     }
 
     async fn retire_set(&self, request: Request<pb::RetireSetRequest>) -> ServiceResult<pb::RetireSetResponse> {
@@ -234,7 +266,7 @@ impl OperatorService for OperatorApi {
         &self,
         request: Request<pb::CheckConsistencyRequest>,
     ) -> ServiceResult<pb::CheckConsistencyResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let max_listed = consistency::checked_max_differences(&message)?;
         let report =
             self.backend.consistency_checker(&caller).check_consistency(max_listed).await.map_err(Rejection::from)?;
@@ -242,7 +274,7 @@ impl OperatorService for OperatorApi {
     }
 
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> ServiceResult<pb::ExplainResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let (subject, max_listed) = conversion::explain_query(message)?;
         let queues = self.backend.queue_engine(&caller)?;
         let response = match subject {
@@ -264,7 +296,7 @@ impl OperatorService for OperatorApi {
         &self,
         request: Request<pb::GetStatisticsRequest>,
     ) -> ServiceResult<pb::GetStatisticsResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let period = statistics::statistics_period(&message)?;
         let engine = self.backend.queue_engine(&caller)?;
         let counted = match period {
@@ -282,7 +314,7 @@ impl OperatorService for OperatorApi {
     type WatchOverviewStream = OverviewUpdates;
 
     async fn watch_overview(&self, request: Request<pb::WatchOverviewRequest>) -> ServiceResult<OverviewUpdates> {
-        let (caller, _) = self.authorized_request(request)?;
+        let (caller, _) = self.viewing_request(request)?;
         let watch = self.backend.queue_engine(&caller)?.watch_overview();
         Ok(Response::new(Box::pin(unfold(watch, |mut watch| async move {
             let update = watch.next_update().await?;
@@ -342,7 +374,7 @@ impl OperatorService for OperatorApi {
     }
 
     async fn get_match(&self, request: Request<pb::GetMatchRequest>) -> ServiceResult<pb::GetMatchResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let id = lookup::get_match_query(&message)?;
         let entry = AuditDetails { target: format!("match {id}"), ..AuditDetails::default() };
         let queues = self.backend.queue_engine(&caller)?;
@@ -351,21 +383,21 @@ impl OperatorService for OperatorApi {
     }
 
     async fn list_tickets(&self, request: Request<pb::ListTicketsRequest>) -> ServiceResult<pb::ListTicketsResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let query = listing::list_tickets_query(message)?;
         let list = self.backend.queue_engine(&caller)?.list_tickets(&query);
         Ok(Response::new(listing::list_tickets_response(list)))
     }
 
     async fn list_matches(&self, request: Request<pb::ListMatchesRequest>) -> ServiceResult<pb::ListMatchesResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let query = listing::list_matches_query(&message)?;
         let list = self.backend.queue_engine(&caller)?.list_matches(query);
         Ok(Response::new(listing::list_matches_response(&list)))
     }
 
     async fn get_player(&self, request: Request<pb::GetPlayerRequest>) -> ServiceResult<pb::GetPlayerResponse> {
-        let (caller, message) = self.authorized_request(request)?;
+        let (caller, message) = self.viewing_request(request)?;
         let queues = self.backend.queue_engine(&caller)?;
         let query = lookup::get_player_query(&message, queues.public_user_key_secret())?;
         let overview = queues.player_overview(query).await.map_err(Rejection::from)?;
@@ -437,6 +469,12 @@ pub fn audit_details_of_reload(report: &ReloadReport) -> AuditDetails {
         target.extend(file.chars().take(FILE_NAME_BYTES_MAX));
     }
     AuditDetails { target, ruleset_changes: changes.collect() }
+}
+
+/// Operator as `loaded_by` names it.
+fn loader_name(caller: &AuthorizedCaller<authorization::OperatorOnly>) -> String {
+    let name = |identity: &Arc<Identity>| format!("operator {} ({})", identity.subject, identity.issuer);
+    caller.identity().map_or_else(|| "operator".to_owned(), name)
 }
 
 /// Response with an audit entry for the middleware.

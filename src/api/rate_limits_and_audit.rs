@@ -15,7 +15,7 @@ use crate::api::pb::ErrorReason;
 use crate::api::rpc_method::{METHOD_OF_UNKNOWN_PATH, RpcMethod};
 use crate::api::status::Rejection;
 use crate::auth::identity::{Identity, Role};
-use crate::auth::policy::{AccessPolicy, OPERATORS_ONLY, RateLimitKind};
+use crate::auth::policy::{AccessPolicy, RateLimitKind};
 use crate::auth::rate_limit::{RateLimitKey, RateLimits};
 use crate::telemetry::audit::{AuditLog, AuditRecord, AuditedRulesetChange};
 use crate::telemetry::event_sampler::Sampled;
@@ -123,9 +123,9 @@ impl RateLimitsAndAudit {
         }
     }
 
-    /// Starts the audit of a call of `method`; `None` if not only operators may make it, or on the client port.
+    /// Starts the audit of a call of `method`; `None` if others than operators and viewers may make it, or on the client port.
     pub fn start_audit(&self, method: RpcMethod, request: &Request<Body>) -> Option<AuditedCall> {
-        if method.access != OPERATORS_ONLY || self.port == ServerPort::Client {
+        if !method.access.is_for_operators() || self.port == ServerPort::Client {
             return None;
         }
         let (headers, address) = (request.headers(), self.client_address(request));

@@ -2,7 +2,7 @@
 //! metric label or a log field.
 
 use crate::auth::policy::{
-    ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_ONLY,
+    ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_AND_VIEWERS, OPERATORS_ONLY,
 };
 
 /// Kind of a method: unary or streaming, and the component that ends its stream.
@@ -34,7 +34,7 @@ pub(super) const METHOD_OF_UNKNOWN_PATH: RpcMethod =
     RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 58] = [
+const RPC_METHODS: [RpcMethod; 59] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -70,28 +70,35 @@ const RPC_METHODS: [RpcMethod; 58] = [
     unary_method("fireteam.v1.RatingService/GetRatingHistory", ALL_AUTHENTICATED),
     unary_method("fireteam.v1.RatingService/SubmitFeedback", CLIENTS_AND_GAME_SERVERS),
     layer_ended_stream_method("fireteam.v1.AllocationService/Allocate", GAME_SERVERS_ONLY),
-    unary_method("fireteam.v1.OperatorService/CheckRuleset", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/CheckRuleset", OPERATORS_AND_VIEWERS),
     unary_method("fireteam.v1.OperatorService/ReloadRulesets", OPERATORS_ONLY),
-    unary_method("fireteam.v1.OperatorService/ListRulesets", OPERATORS_ONLY),
-    unary_method("fireteam.v1.OperatorService/GetRuleset", OPERATORS_ONLY),
-    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/TryRuleset", OPERATORS_ONLY) },
+    unary_method("fireteam.v1.OperatorService/SwapRuleset", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ListRulesets", OPERATORS_AND_VIEWERS),
+    unary_method("fireteam.v1.OperatorService/GetRuleset", OPERATORS_AND_VIEWERS),
+    RpcMethod {
+        kind: RpcKind::LongUnary,
+        ..unary_method("fireteam.v1.OperatorService/TryRuleset", OPERATORS_AND_VIEWERS)
+    },
     unary_method("fireteam.v1.OperatorService/RetireSet", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/Drain", OPERATORS_ONLY),
-    unary_method("fireteam.v1.OperatorService/Explain", OPERATORS_ONLY),
-    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/GetStatistics", OPERATORS_ONLY) },
-    layer_ended_stream_method("fireteam.v1.OperatorService/WatchOverview", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/Explain", OPERATORS_AND_VIEWERS),
+    RpcMethod {
+        kind: RpcKind::LongUnary,
+        ..unary_method("fireteam.v1.OperatorService/GetStatistics", OPERATORS_AND_VIEWERS)
+    },
+    layer_ended_stream_method("fireteam.v1.OperatorService/WatchOverview", OPERATORS_AND_VIEWERS),
     unary_method("fireteam.v1.OperatorService/ImportRatings", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ReportResult", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ExportMatches", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/CancelMatch", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/DismissTicket", OPERATORS_ONLY),
-    unary_method("fireteam.v1.OperatorService/ListTickets", OPERATORS_ONLY),
-    unary_method("fireteam.v1.OperatorService/ListMatches", OPERATORS_ONLY),
-    unary_method("fireteam.v1.OperatorService/GetMatch", OPERATORS_ONLY),
-    unary_method("fireteam.v1.OperatorService/GetPlayer", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ListTickets", OPERATORS_AND_VIEWERS),
+    unary_method("fireteam.v1.OperatorService/ListMatches", OPERATORS_AND_VIEWERS),
+    unary_method("fireteam.v1.OperatorService/GetMatch", OPERATORS_AND_VIEWERS),
+    unary_method("fireteam.v1.OperatorService/GetPlayer", OPERATORS_AND_VIEWERS),
     RpcMethod {
         kind: RpcKind::LongUnary,
-        ..unary_method("fireteam.v1.OperatorService/CheckConsistency", OPERATORS_ONLY)
+        ..unary_method("fireteam.v1.OperatorService/CheckConsistency", OPERATORS_AND_VIEWERS)
     },
     RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/EraseUser", OPERATORS_ONLY) },
     RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/ExportUser", OPERATORS_ONLY) },
@@ -159,6 +166,22 @@ mod tests {
     use super::*;
     use crate::api::pb;
 
+    /// Calls of the operator service that change nothing, and give no page of users' data.
+    const VIEWED: [&str; 12] = [
+        "CheckRuleset",
+        "GetRuleset",
+        "TryRuleset",
+        "ListRulesets",
+        "CheckConsistency",
+        "Explain",
+        "GetStatistics",
+        "WatchOverview",
+        "ListTickets",
+        "ListMatches",
+        "GetMatch",
+        "GetPlayer",
+    ];
+
     /// SEC-4: a method without a row does not compile; a row with the wrong access fails here.
     #[test]
     fn method_table_has_every_proto_method_with_its_access() {
@@ -173,6 +196,7 @@ mod tests {
                         let streams = !matches!(known.kind, RpcKind::Unary | RpcKind::LongUnary);
                         assert_eq!(streams, method.server_streaming(), "{path}");
                         let expected = match (service.name(), method.name()) {
+                            ("OperatorService", name) if VIEWED.contains(&name) => OPERATORS_AND_VIEWERS,
                             ("OperatorService", _) => OPERATORS_ONLY,
                             ("AllocationService", _) | ("LatencyService", "AnnounceBeacon") => GAME_SERVERS_ONLY,
                             ("RatingService", "ReportResult" | "SubmitFeedback") => CLIENTS_AND_GAME_SERVERS,

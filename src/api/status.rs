@@ -13,7 +13,7 @@ use crate::api::pb::ErrorReason;
 use crate::auth::rate_limit::RateLimitExceeded;
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::filter::RefusingSide;
-use crate::engine::error::{EngineError, RetireObstacle};
+use crate::engine::error::{EngineError, RetireObstacle, SwapObstacle};
 
 /// `ErrorInfo.domain` of each error.
 pub const ERROR_DOMAIN: &str = "fireteam";
@@ -131,6 +131,42 @@ impl From<RateLimitExceeded> for Rejection {
     }
 }
 
+/// Message for an obstacle of a swap: the reason, and what to do.
+pub fn swap_obstacle_text(obstacle: &SwapObstacle) -> String {
+    match obstacle {
+        SwapObstacle::BundledRulesets => {
+            "the server has its bundled rulesets; start it with --rulesets DIRECTORY to change them".into()
+        }
+        SwapObstacle::NoFile => "the set is being retired and has no file; put its file back into the directory".into(),
+        SwapObstacle::OtherRulesetInForce { current } => {
+            format!("expected_hash: the ruleset in force is {current}; look at it, and send its hash")
+        }
+        SwapObstacle::FileEdited { file_name } => {
+            format!(
+                "{file_name} was edited since it was loaded; reload the directory, or correct the file, and try again"
+            )
+        }
+        SwapObstacle::NotWritable { name, error } => {
+            format!("{name} cannot be written: {error}; change the file where it comes from")
+        }
+    }
+}
+
+fn swap_rejection(obstacle: &SwapObstacle) -> Rejection {
+    let reason = match obstacle {
+        SwapObstacle::OtherRulesetInForce { .. } | SwapObstacle::FileEdited { .. } => ErrorReason::StaleConfiguration,
+        SwapObstacle::BundledRulesets | SwapObstacle::NoFile | SwapObstacle::NotWritable { .. } => {
+            ErrorReason::RulesetFileNotWritable
+        }
+    };
+    let rejection = Rejection::new(Code::FailedPrecondition, reason, swap_obstacle_text(obstacle));
+    match obstacle {
+        SwapObstacle::OtherRulesetInForce { current } => rejection.with_metadata("current_hash", current),
+        SwapObstacle::NotWritable { error, .. } => rejection.with_metadata("error", error),
+        SwapObstacle::BundledRulesets | SwapObstacle::NoFile | SwapObstacle::FileEdited { .. } => rejection,
+    }
+}
+
 impl From<EngineError> for Rejection {
     #[expect(clippy::too_many_lines, reason = "one arm per error, so that the messages stand side by side")]
     fn from(error: EngineError) -> Self {
@@ -170,6 +206,9 @@ impl From<EngineError> for Rejection {
                     .with_metadata("matchmaking_set_id", set_id)
                     .with_metadata("live_tickets", live_tickets)
                     .with_metadata("live_matches", live_matches)
+            }
+            EngineError::CannotSwapRuleset { set_id, obstacle } => {
+                swap_rejection(&obstacle).with_metadata("matchmaking_set_id", set_id)
             }
             EngineError::UnknownRulesetHash { requested, current } => {
                 let text = format!(

@@ -1,5 +1,5 @@
-//! Identity in a TLS client certificate: a subject alternative name `fireteam://game_server/<id>` or
-//! `fireteam://operator/<id>`. TLS has already verified the certificate.
+//! Identity in a TLS client certificate: a subject alternative name `fireteam://game_server/<id>`,
+//! `fireteam://operator/<id>` or `fireteam://viewer/<id>`. TLS has already verified the certificate.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -55,13 +55,14 @@ mod tests {
     }
 
     #[test]
-    fn client_certificate_names_a_game_server_or_an_operator() {
+    fn client_certificate_names_a_game_server_an_operator_or_a_viewer() {
         let check = |uri: &str, role, id: &str| {
             let found = identity_with_uris(&["https://elsewhere.example/", uri]).expect(uri);
             assert_eq!((found.role, &*found.subject, &*found.issuer, found.expires_at), (role, id, "tls", None));
         };
         check("fireteam://game_server/eu-1", Role::GameServer, "eu-1");
         check("fireteam://operator/ana.b_c~d", Role::Operator, "ana.b_c~d");
+        check("fireteam://viewer/wall-1", Role::Viewer, "wall-1");
     }
 
     /// SEC-4: a certificate with any other name gives no identity.

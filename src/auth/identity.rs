@@ -18,6 +18,8 @@ pub enum Role {
     GameServer,
     /// An operator of this server.
     Operator,
+    /// An operator who may look at everything and change nothing.
+    Viewer,
 }
 
 /// Set of caller roles, as a bit mask.
@@ -43,7 +45,7 @@ pub struct Identity {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Role; 3] = [Role::Client, Role::GameServer, Role::Operator];
+    pub const ALL: [Role; 4] = [Role::Client, Role::GameServer, Role::Operator, Role::Viewer];
 
     /// Name in tokens, certificates, metrics and logs.
     pub fn as_str(self) -> &'static str {
@@ -51,7 +53,13 @@ impl Role {
             Role::Client => "client",
             Role::GameServer => "game_server",
             Role::Operator => "operator",
+            Role::Viewer => "viewer",
         }
+    }
+
+    /// Whether callers in this role may read everything: operators and viewers.
+    pub fn may_read_all(self) -> bool {
+        matches!(self, Role::Operator | Role::Viewer)
     }
 
     /// Parses a role name; `None` if it is unknown.
@@ -95,7 +103,7 @@ impl Identity {
         self.expires_at.map(|expires_at| expires_at.plus_ms(CLOCK_LEEWAY_MS))
     }
 
-    /// Key of the player's account, as in session compositions; `None` for game servers and operators.
+    /// Key of the player's account, as in session compositions; `None` for game servers, operators and viewers.
     pub fn player_account_key(&self) -> Option<UserKey> {
         (self.role == Role::Client).then(|| UserKey::from_name(&self.subject))
     }
@@ -135,14 +143,14 @@ mod tests {
     #[test]
     fn identity_user_key_exists_for_clients_only() {
         let user = |role| Identity::new("a", "ana", role, &[], None).player_account_key();
-        assert_eq!(Role::ALL.map(user), [Some(UserKey::from_name("ana")), None, None]);
+        assert_eq!(Role::ALL.map(user), [Some(UserKey::from_name("ana")), None, None, None]);
     }
 
     #[test]
     fn caller_roles_contain_exactly_the_given_roles() {
         let some = CallerRoleSet::from_roles(&[Role::Client, Role::Operator]);
-        assert_eq!(Role::ALL.map(|role| some.contains(role)), [true, false, true]);
-        assert_eq!(Role::ALL.map(|role| CallerRoleSet::from_roles(&[]).contains(role)), [false; 3]);
+        assert_eq!(Role::ALL.map(|role| some.contains(role)), [true, false, true, false]);
+        assert_eq!(Role::ALL.map(|role| CallerRoleSet::from_roles(&[]).contains(role)), [false; 4]);
         assert_eq!(Role::ALL.map(|role| Role::from_name(role.as_str())), Role::ALL.map(Some));
         assert_eq!(Role::from_name("root"), None);
     }

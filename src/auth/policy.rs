@@ -72,10 +72,18 @@ pub const CLIENTS_AND_GAME_SERVERS: AccessPolicy =
 pub const GAME_SERVERS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoleSet::from_roles(&[Role::GameServer]));
 /// Operators of this server.
 pub const OPERATORS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoleSet::from_roles(&[Role::Operator]));
+/// Operators, and viewers, who change nothing.
+pub const OPERATORS_AND_VIEWERS: AccessPolicy =
+    AccessPolicy::RolesOnly(CallerRoleSet::from_roles(&[Role::Operator, Role::Viewer]));
 /// Every authenticated caller: reads that depend on the caller's role.
 pub const ALL_AUTHENTICATED: AccessPolicy = AccessPolicy::RolesOnly(CallerRoleSet::from_roles(&Role::ALL));
 
 impl AccessPolicy {
+    /// Whether only operators and viewers may make the call.
+    pub fn is_for_operators(self) -> bool {
+        self == OPERATORS_ONLY || self == OPERATORS_AND_VIEWERS
+    }
+
     /// Whether a caller in `role` may make the call.
     pub fn allows(self, role: Role) -> bool {
         match self {

@@ -28,7 +28,7 @@ pub struct TokenFlags {
     /// Subject: a player's user id, or the name of a game server or an operator.
     #[arg(long, value_name = "TEXT")]
     pub subject: String,
-    /// Role of the caller: client, game_server or operator.
+    /// Role of the caller: client, game_server, operator or viewer.
     #[arg(long, value_name = "ROLE", default_value = "client", value_parser = parse_role)]
     pub role: Role,
     /// Audience; the server's `auth_audience`.
@@ -74,7 +74,7 @@ fn read_key(file: &Path) -> anyhow::Result<JwtSigningKey> {
 }
 
 fn parse_role(word: &str) -> Result<Role, String> {
-    Role::from_name(word).ok_or_else(|| format!("unknown role `{word}`; use client, game_server or operator"))
+    Role::from_name(word).ok_or_else(|| format!("unknown role `{word}`; use client, game_server, operator or viewer"))
 }
 
 /// Parses `90s`, `15m` or `1h` into seconds.

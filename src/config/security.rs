@@ -42,7 +42,7 @@ pub struct VerifyingKeyFile {
 }
 
 /// Roles that a key file may be limited to.
-const KEY_ROLES: [&str; 3] = ["client", "game_server", "operator"];
+const KEY_ROLES: [&str; 4] = ["client", "game_server", "operator", "viewer"];
 
 impl JwtSettings {
     /// One issuer whose keys sign for all roles.

@@ -23,8 +23,8 @@ pub struct Caller {
     pub subject: Option<UserKey>,
     /// User of a player's game, if authenticated as one. The caller may act only for this user.
     pub user: Option<UserKey>,
-    /// Whether the caller is an operator. It may read all ratings.
-    pub is_operator: bool,
+    /// Whether the caller is an operator or a viewer. It may read all ratings.
+    pub may_read_all: bool,
     /// Kind of program that calls: game client or game server.
     pub program_kind: ValueOrigin,
     /// Client IP address, used for geolocation. Never logged, and stored only as the probe endpoint that the

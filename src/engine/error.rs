@@ -29,6 +29,13 @@ pub enum EngineError {
         /// Obstacle.
         obstacle: RetireObstacle,
     },
+    /// The ruleset of the set cannot be swapped now.
+    CannotSwapRuleset {
+        /// Set.
+        set_id: SetId,
+        /// Obstacle.
+        obstacle: SwapObstacle,
+    },
     /// The client's ruleset is no longer cached; the client must fetch the current one.
     UnknownRulesetHash {
         /// Hash that the client sent.
@@ -202,6 +209,32 @@ pub enum RetireObstacle {
     ActiveElsewhere,
     /// Tickets of the set wait.
     WaitingTickets,
+}
+
+/// Reason that a ruleset cannot be swapped now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwapObstacle {
+    /// The server has no rulesets directory.
+    BundledRulesets,
+    /// The set is being retired: its file was removed.
+    NoFile,
+    /// Another ruleset than the expected one is in force.
+    OtherRulesetInForce {
+        /// Hash of the ruleset in force.
+        current: RulesetHash,
+    },
+    /// The file was edited since it was loaded.
+    FileEdited {
+        /// Name of the file, without its directory.
+        file_name: String,
+    },
+    /// The file or the directory cannot be written.
+    NotWritable {
+        /// Name of the file without its directory, or the directory.
+        name: String,
+        /// Message of the operating system.
+        error: String,
+    },
 }
 
 /// Error for one field.

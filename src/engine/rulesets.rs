@@ -6,15 +6,20 @@ mod rating_changes;
 mod report;
 pub(crate) mod store_sync;
 mod stored_copies;
+mod swap;
+mod swap_command;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::load::RulesetLoad;
 use crate::engine::common::Common;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, SwapObstacle};
 use crate::engine::ratings::first_scales::{record_first_scales, with_rating_defaults_of_sets};
 use crate::engine::rulesets::activator::RulesetActivator;
 use crate::engine::rulesets::listing::list_rulesets;
@@ -32,6 +37,7 @@ use crate::telemetry::label::LoadOutcome;
 pub use self::report::{
     CheckRulesetAnswer, RatingListing, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem,
 };
+pub use self::swap_command::{RulesetReplacement, RulesetSwap, SwapReport};
 
 /// Reloads rulesets from their source into the engine.
 #[derive(Debug)]
@@ -43,6 +49,8 @@ pub struct RulesetReloader {
     store_sync: Arc<RulesetStoreSync>,
     /// Held from reading the files to swapping the rulesets, so that the latest read wins.
     reload_lock: tokio::sync::Mutex<()>,
+    /// Reason that no file of the directory can be replaced, as of the last load.
+    directory_obstacle: Mutex<Option<SwapObstacle>>,
 }
 
 /// Rulesets and retired sets with their files, or all problems.
@@ -65,7 +73,9 @@ impl RulesetReloader {
         activator: Arc<RulesetActivator>,
         store_sync: Arc<RulesetStoreSync>,
     ) -> Self {
-        let reloader = Self { directory, common, activator, store_sync, reload_lock: tokio::sync::Mutex::default() };
+        let directory_obstacle = Mutex::new(Self::find_directory_obstacle(directory.as_deref()));
+        let reload_lock = tokio::sync::Mutex::default();
+        let reloader = Self { directory, common, activator, store_sync, reload_lock, directory_obstacle };
         reloader.record_load(LoadOutcome::Loaded);
         reloader
     }
@@ -155,30 +165,47 @@ impl RulesetReloader {
         Ok((rulesets, changes))
     }
 
-    /// Reloads the rulesets from their source: all of them, or none if there is a problem.
-    pub async fn reload(&self) -> ReloadReport {
+    /// Reloads the rulesets from their source: all of them, or none if there is a problem. `by` says who loads them, as
+    /// `RulesetLoad::by` does.
+    pub async fn reload(&self, by: &str) -> ReloadReport {
         let _guard = self.reload_lock.lock().await;
         let directory = self.directory.clone();
-        let Ok(loaded) = tokio::task::spawn_blocking(move || load_rulesets(directory.as_deref())).await else {
+        let load = move || {
+            let directory = directory.as_deref();
+            load_rulesets(directory).map(|loaded| (loaded, Self::find_directory_obstacle(directory)))
+        };
+        let Ok(loaded) = tokio::task::spawn_blocking(load).await else {
             return ReloadReport {
                 problems: vec![problem_without_file("ruleset reload failed; see the server's log")],
                 ..Default::default()
             };
         };
-        let RulesetsAndRetirementMarkers { rulesets, retired_files } = match loaded {
+        let (RulesetsAndRetirementMarkers { rulesets, retired_files }, obstacle) = match loaded {
             Ok(loaded) => loaded,
             Err(problems) => return self.reject(problems),
         };
-        let (rulesets, rating_changes) = match self.prepare_rulesets(rulesets).await {
+        *self.directory_obstacle.lock() = obstacle;
+        let prepared = match self.prepare_rulesets(rulesets).await {
             Ok(prepared) => prepared,
             Err(problems) => return self.reject(problems),
         };
+        self.activate(prepared, retired_files, by).await
+    }
+
+    /// Makes prepared rulesets active together.
+    async fn activate(
+        &self,
+        (rulesets, rating_changes): PreparedRulesets,
+        retired_files: BTreeMap<SetId, PathBuf>,
+        by: &str,
+    ) -> ReloadReport {
         for (set_id, rating_change) in &rating_changes {
             tracing::info!(%set_id, "ruleset reload: {rating_change}");
         }
         let before = self.common.rulesets.snapshot();
-        self.store_sync.write_copies(&rulesets).await;
-        if self.activator.replace_rulesets(rulesets, removal_grace_ms(&self.common)).await.is_err() {
+        let load = RulesetLoad::new(self.common.clock.now(), by);
+        self.store_sync.write_copies(&rulesets, &load).await;
+        if self.activator.replace_rulesets(rulesets, &load, removal_grace_ms(&self.common)).await.is_err() {
             return ReloadReport {
                 problems: vec![problem_without_file("the server is shutting down; reload on another server")],
                 ..Default::default()
@@ -244,7 +271,7 @@ impl RulesetReloader {
         self.store_sync.retire_set(set_id, force).await
     }
 
-    /// Lists rulesets by set: the one in force first, then those of matches only, then retired ones, latest first.
+    /// Lists rulesets by set: the one in force first, then former versions, the one that was loaded last first.
     pub fn list(&self) -> Vec<RulesetListing> {
         let ratings_of = |ruleset: &Ruleset| self.rating_listing(ruleset);
         list_rulesets(&self.common.rulesets.snapshot(), &self.store_sync.usage(), &ratings_of, self.common.clock.now())

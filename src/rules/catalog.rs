@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::limit::SUPERSEDED_RULESETS_IN_CATALOG_MAX;
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::load::{LOADED_BY_START, RulesetLoad};
 use crate::domain::time::UnixMs;
 use crate::rules::diagnostic::FileDiagnostic;
 
@@ -29,8 +30,6 @@ pub struct RetiringRuleset {
     pub file: PathBuf,
     /// Ruleset.
     pub ruleset: Arc<Ruleset>,
-    /// Time of loading.
-    pub loaded_at: UnixMs,
     /// Time of removal. With several servers, the latest time at which all of them had lost the file.
     pub removed_at: UnixMs,
     /// Time at which this server found the file missing.
@@ -44,8 +43,6 @@ pub struct RetiringRuleset {
 pub struct SupersededRuleset {
     /// Ruleset.
     pub ruleset: Arc<Ruleset>,
-    /// Time of loading.
-    pub loaded_at: UnixMs,
     /// Time of replacement or removal.
     pub retired_at: UnixMs,
     /// Time from which its hash is unknown.
@@ -73,8 +70,8 @@ pub struct CatalogState {
     pub durable: BTreeSet<(SetId, RulesetHash)>,
     /// Problems of the last rejected reload; empty if the last reload succeeded.
     pub rejected_diagnostics: Vec<FileDiagnostic>,
-    /// Time at which the active rulesets were loaded; `None` before the first load.
-    pub loaded_at: Option<UnixMs>,
+    /// When and by whom each ruleset was loaded. On a shared store, by the first server that had this version.
+    pub loads: BTreeMap<(SetId, RulesetHash), RulesetLoad>,
 }
 
 /// Ruleset of a match that has not ended.
@@ -141,8 +138,8 @@ impl CatalogState {
 
     /// Ends the grace period of a set. Its ruleset can be found by hash until `expires_at`.
     pub fn end_grace_period(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
-        let Some(RetiringRuleset { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
-        self.retired.push(SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at });
+        let Some(RetiringRuleset { ruleset, .. }) = self.retiring.remove(&set) else { return };
+        self.retired.push(SupersededRuleset { ruleset, retired_at: now, expires_at });
         self.prune_superseded_rulesets(now);
     }
 
@@ -156,6 +153,19 @@ impl CatalogState {
         let excess = retired.len().saturating_sub(SUPERSEDED_RULESETS_IN_CATALOG_MAX);
         retired.drain(..excess);
         self.retired = retired;
+        self.forget_loads_of_unknown_rulesets();
+    }
+
+    /// Drops the loads of rulesets that are not kept any more.
+    pub fn forget_loads_of_unknown_rulesets(&mut self) {
+        let mut loads = std::mem::take(&mut self.loads);
+        loads.retain(|(set, hash), _| self.find_for_match(*set, *hash).is_some());
+        self.loads = loads;
+    }
+
+    /// When and by whom a ruleset was loaded; `None` if the store has its copy from a version that did not record it.
+    pub fn load_of(&self, ruleset: &Ruleset) -> Option<&RulesetLoad> {
+        self.loads.get(&(ruleset.set_id, ruleset.hash))
     }
 }
 
@@ -211,45 +221,46 @@ impl RulesetCatalog {
     }
 
     /// Makes `rulesets` active at `now`, all at once; their sets must differ. Replaced and removed rulesets can be found
-    /// by hash for `keep_retired_ms`. Clears earlier problems.
+    /// by hash for `keep_retired_ms`. Clears earlier problems. For the start of a server.
     pub fn replace_all(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
         now: UnixMs,
         keep_retired_ms: u64,
     ) -> CatalogChanges {
-        self.replace_all_with_removal_grace(rulesets, now, keep_retired_ms, 0)
+        self.replace_all_with_removal_grace(rulesets, &RulesetLoad::new(now, LOADED_BY_START), keep_retired_ms, 0)
     }
 
-    /// As `replace_all`, but removed sets stay in force for `removal_grace_ms`.
+    /// As `replace_all`, at the time of `load`, which is recorded for new and changed sets. Removed sets stay in force for
+    /// `removal_grace_ms`.
     pub fn replace_all_with_removal_grace(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
-        now: UnixMs,
+        load: &RulesetLoad,
         keep_retired_ms: u64,
         removal_grace_ms: u64,
     ) -> CatalogChanges {
+        let now = load.at;
         self.update_state(|state| {
             let active: BTreeMap<SetId, ActiveRuleset> =
                 rulesets.into_iter().map(|(file, ruleset)| (ruleset.set_id, ActiveRuleset { file, ruleset })).collect();
             let before = std::mem::replace(&mut state.active, active);
-            let loaded_at = state.loaded_at.unwrap_or(now);
             let mut changes = CatalogChanges::default();
             for (set, new) in &state.active {
                 match before.get(set) {
                     None => changes.added.push(*set),
                     Some(previous) if previous.ruleset.hash != new.ruleset.hash => changes.changed.push(*set),
-                    Some(_) => {}
+                    Some(_) => continue,
                 }
+                state.loads.insert((*set, new.ruleset.hash), load.clone());
             }
             changes.removed = before.keys().filter(|set| !state.active.contains_key(set)).copied().collect();
             let expires_at = now.plus_ms(keep_retired_ms);
-            let retired_now = |ruleset| SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at };
+            let retired_now = |ruleset| SupersededRuleset { ruleset, retired_at: now, expires_at };
             for (set, ActiveRuleset { file, ruleset }) in before {
                 if changes.removed.contains(&set) && removal_grace_ms > 0 {
                     let ends_at = now.plus_ms(removal_grace_ms);
-                    let retiring =
-                        RetiringRuleset { file, ruleset, loaded_at, removed_at: now, noticed_at: now, ends_at };
+                    let retiring = RetiringRuleset { file, ruleset, removed_at: now, noticed_at: now, ends_at };
                     state.retiring.insert(set, retiring);
                 } else if changes.removed.contains(&set) || changes.changed.contains(&set) {
                     state.retired.push(retired_now(ruleset));
@@ -262,7 +273,6 @@ impl RulesetCatalog {
             }
             state.prune_superseded_rulesets(now);
             state.rejected_diagnostics = Vec::new();
-            state.loaded_at = Some(now);
             changes
         })
     }

@@ -34,12 +34,21 @@ pub fn load_directory(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, 
 pub fn load_rulesets_and_retirement_markers(
     directory: &Path,
 ) -> Result<RulesetsAndRetirementMarkers, Vec<FileDiagnostic>> {
+    load_with_replaced_file(directory, None)
+}
+
+/// As `load_rulesets_and_retirement_markers`, as if one file had another text: its path as a load gave it, and the text.
+pub fn load_with_replaced_file(
+    directory: &Path,
+    replaced: Option<(&Path, &str)>,
+) -> Result<RulesetsAndRetirementMarkers, Vec<FileDiagnostic>> {
     let files = list_ruleset_files(directory).map_err(|diagnostic| vec![diagnostic])?;
     let mut loaded = RulesetsAndRetirementMarkers::default();
     let mut set_files: BTreeMap<SetId, PathBuf> = BTreeMap::new();
     let mut diagnostics = Vec::new();
     for path in files {
-        let text = match read_bytes(&path) {
+        let replacement = replaced.filter(|(file, _)| *file == path).map(|(_, text)| Ok(text.as_bytes().to_vec()));
+        let text = match replacement.unwrap_or_else(|| read_bytes(&path)) {
             // The other files would time out too.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(vec![unreadable_file(&path, &error)]),
             read => decode_file_text(&path, read),

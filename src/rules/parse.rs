@@ -50,7 +50,11 @@ pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<FileDiagnost
         return Err(vec![FileDiagnostic::at_span(file, text, diagnostic)]);
     }
     let source_xml: Arc<str> = xml::delete_comments_and_their_lines(text).into();
-    validate::validate_ruleset(&root, source_xml).map_err(|diagnostics| to_file_diagnostics(file, text, diagnostics))
+    let file_xml = if *source_xml == *text { Arc::clone(&source_xml) } else { text.into() };
+    match validate::validate_ruleset(&root, source_xml) {
+        Ok(ruleset) => Ok(Ruleset { file_xml, ..ruleset }),
+        Err(diagnostics) => Err(to_file_diagnostics(file, text, diagnostics)),
+    }
 }
 
 /// Parses a file of a ruleset directory: a ruleset, or a set that is marked as retired.

@@ -22,6 +22,7 @@ use crate::api::operator::audit_details_of_reload;
 use crate::api::rate_limits_and_audit::AuditDetails;
 use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
+use crate::domain::ruleset::load::LOADED_BY_FOLDER;
 use crate::files;
 use crate::server::signal::shutdown_signal;
 use crate::server::startup::store::StoppedWhileWaiting;
@@ -218,7 +219,7 @@ pub async fn check_remote_health(address: SocketAddr, tls: Option<&HealthCheckTl
 
 /// Reloads the rulesets after a change in their folder, and audits the changes. The editor's identity is unknown here.
 async fn reload_rulesets(app: &App) {
-    let report = app.reloader.reload().await;
+    let report = app.reloader.reload(LOADED_BY_FOLDER).await;
     let AuditDetails { target, ruleset_changes } = audit_details_of_reload(&report);
     let outcome = if report.problems.is_empty() { "OK" } else { "INVALID_ARGUMENT" };
     let audit_log = app.audit_log.clone();

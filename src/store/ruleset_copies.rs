@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::ruleset::load::RulesetLoad;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 
@@ -24,8 +25,10 @@ pub struct RulesetCopy {
     pub hash: RulesetHash,
     /// Name of the file, without its directory.
     pub file_name: String,
-    /// Text of the file, without comments.
+    /// Text of the file. Versions up to 0.2.0 write it without comments.
     pub source_xml: Arc<str>,
+    /// When and by whom it was loaded; `None` if a version up to 0.2.0 wrote the copy.
+    pub load: Option<RulesetLoad>,
     /// When a server last reported the ruleset as active.
     pub last_active_at: UnixMs,
     /// When the file was first found missing; `None` while a server reports a ruleset of the set as active.
@@ -59,8 +62,10 @@ pub struct ReportedRuleset {
     pub hash: RulesetHash,
     /// Name of the file, without its directory.
     pub file_name: String,
-    /// Text of the file, without comments.
+    /// Text of the file.
     pub source_xml: Arc<str>,
+    /// When and by whom it was loaded, as far as this server knows.
+    pub load: Option<RulesetLoad>,
 }
 
 /// Report of one server about its rulesets.
@@ -126,12 +131,15 @@ impl RulesetCopyRows {
     pub(super) fn apply_report(&mut self, report: &RulesetReport) {
         let now = report.now;
         let active_sets: BTreeSet<SetId> = report.active.iter().map(|active| active.set_id).collect();
-        for ReportedRuleset { set_id, hash, file_name, source_xml } in report.active.iter().chain(&report.removed) {
+        for reported in report.active.iter().chain(&report.removed) {
+            let ReportedRuleset { set_id, hash, file_name, source_xml, load } = reported;
+            let latest_load = self.latest_load(*set_id);
             let copy = self.0.entry((*set_id, *hash)).or_insert_with(|| RulesetCopy {
                 set_id: *set_id,
                 hash: *hash,
                 file_name: file_name.clone(),
                 source_xml: Arc::clone(source_xml),
+                load: None,
                 last_active_at: now,
                 file_removed_at: None,
                 set_retired_at: None,
@@ -140,6 +148,13 @@ impl RulesetCopyRows {
                 copy.file_name.clone_from(file_name);
                 copy.source_xml = Arc::clone(source_xml);
                 copy.last_active_at = copy.last_active_at.max(now);
+            }
+            // While a version is the latest of its set, the server that loaded it first has said who did. A version that
+            // comes back is loaded again.
+            if let Some(load) = load.as_ref().filter(|load| load.replaces(copy.load.as_ref()))
+                && latest_load != Some(*hash)
+            {
+                copy.load = Some(load.clone());
             }
         }
         let removed_sets: BTreeSet<SetId> = report.removed.iter().map(|removed| removed.set_id).collect();
@@ -155,6 +170,13 @@ impl RulesetCopyRows {
                 copy.file_removed_at.get_or_insert(now);
             }
         }
+    }
+
+    /// Version of a set that was loaded last, as far as it was recorded.
+    fn latest_load(&self, set_id: SetId) -> Option<RulesetHash> {
+        let of_set = self.0.range((set_id, RulesetHash(0))..=(set_id, RulesetHash(u32::MAX)));
+        let loads = of_set.filter_map(|((_, hash), copy)| Some((copy.load.as_ref()?.at, *hash)));
+        loads.max().map(|(_, hash)| hash)
     }
 
     /// Whether a purge before `before` could delete a row.
@@ -214,7 +236,36 @@ mod tests {
             hash: RulesetHash(hash),
             file_name: format!("{set}.xml"),
             source_xml: format!("<Ruleset SetId=\"{set}\"/>").into(),
+            load: None,
         }
+    }
+
+    fn loaded(hash: u32, at: u64, by: &str) -> ReportedRuleset {
+        ReportedRuleset { load: Some(RulesetLoad::new(UnixMs(at), by)), ..reported(1, hash) }
+    }
+
+    /// Servers agree on who loaded a version: the first that had it. A version that comes back was loaded again, but not by a
+    /// server that only starts.
+    #[test]
+    fn ruleset_copy_keeps_who_loaded_the_version_first_until_it_comes_back() {
+        let mut rows = RulesetCopyRows::default();
+        let mut apply = |ruleset: ReportedRuleset, hash: u32| {
+            let at = ruleset.load.as_ref().map_or(0, |load| load.at.0);
+            rows.apply_report(&RulesetReport { active: vec![ruleset], ..report(at) });
+            rows.0[&(SetId(1), RulesetHash(hash))].load.as_ref().map(|load| (load.at.0, load.by.to_string()))
+        };
+        let load = |at: u64, by: &str| Some((at, by.to_owned()));
+        assert_eq!(apply(reported(1, 7), 7), None, "a server that does not record loads");
+        assert_eq!(apply(loaded(7, 10, "start"), 7), load(10, "start"));
+        assert_eq!(apply(loaded(8, 20, "ana"), 8), load(20, "ana"));
+        // Another server with the same files notices the change a little later.
+        assert_eq!(apply(loaded(8, 21, "folder"), 8), load(20, "ana"));
+        // A third one restarts before it has the new file, and goes on reporting.
+        assert_eq!(apply(loaded(7, 22, "start"), 7), load(10, "start"));
+        assert_eq!(apply(loaded(8, 23, "folder"), 8), load(20, "ana"));
+        assert_eq!(apply(loaded(7, 30, "ben"), 7), load(30, "ben"), "rolled back");
+        assert_eq!(apply(loaded(7, 10, "start"), 7), load(30, "ben"), "a late report");
+        assert_eq!(apply(loaded(8, 40, "ana"), 8), load(40, "ana"));
     }
 
     fn report(now: u64) -> RulesetReport {

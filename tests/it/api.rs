@@ -29,6 +29,8 @@ pub(crate) mod repeated_creates;
 pub(crate) mod reservations;
 pub(crate) mod response_encoding;
 pub(crate) mod ruleset_reload;
+pub(crate) mod ruleset_swap;
+pub(crate) mod ruleset_swap_refusals;
 pub(crate) mod scenario_vectors;
 pub(crate) mod score_vectors;
 pub(crate) mod search;

@@ -157,6 +157,9 @@ const (
 	ErrorReason_ERROR_REASON_INVOLVED_TOO_EARLY ErrorReason = 63
 	// FAILED_PRECONDITION (ReportTrips, AnnounceBeacon): the server has no fleet key, so it knows no beacons.
 	ErrorReason_ERROR_REASON_NO_BEACONS ErrorReason = 64
+	// FAILED_PRECONDITION (SwapRuleset): the set's file cannot be replaced: the rulesets are the bundled ones, the set has no file, or the
+	// operating system refuses. Metadata `error`: its message.
+	ErrorReason_ERROR_REASON_RULESET_FILE_NOT_WRITABLE ErrorReason = 65
 )
 
 // Enum value maps for ErrorReason.
@@ -221,6 +224,7 @@ var (
 		62: "ERROR_REASON_NOT_MEASURED",
 		63: "ERROR_REASON_INVOLVED_TOO_EARLY",
 		64: "ERROR_REASON_NO_BEACONS",
+		65: "ERROR_REASON_RULESET_FILE_NOT_WRITABLE",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":               0,
@@ -282,6 +286,7 @@ var (
 		"ERROR_REASON_NOT_MEASURED":              62,
 		"ERROR_REASON_INVOLVED_TOO_EARLY":        63,
 		"ERROR_REASON_NO_BEACONS":                64,
+		"ERROR_REASON_RULESET_FILE_NOT_WRITABLE": 65,
 	}
 )
 
@@ -316,7 +321,7 @@ var File_fireteam_v1_errors_proto protoreflect.FileDescriptor
 
 const file_fireteam_v1_errors_proto_rawDesc = "" +
 	"\n" +
-	"\x18fireteam/v1/errors.proto\x12\vfireteam.v1*\xb5\x10\n" +
+	"\x18fireteam/v1/errors.proto\x12\vfireteam.v1*\xe1\x10\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12(\n" +
@@ -377,7 +382,8 @@ const file_fireteam_v1_errors_proto_rawDesc = "" +
 	"\x13ERROR_REASON_SILENT\x10=\x12\x1d\n" +
 	"\x19ERROR_REASON_NOT_MEASURED\x10>\x12#\n" +
 	"\x1fERROR_REASON_INVOLVED_TOO_EARLY\x10?\x12\x1b\n" +
-	"\x17ERROR_REASON_NO_BEACONS\x10@Ba\n" +
+	"\x17ERROR_REASON_NO_BEACONS\x10@\x12*\n" +
+	"&ERROR_REASON_RULESET_FILE_NOT_WRITABLE\x10ABa\n" +
 	"\x0fdev.fireteam.v1P\x01Z>github.com/fireteam-dev/fireteam/gen/go/fireteam/v1;fireteamv1\xaa\x02\vFireteam.V1b\x06proto3"
 
 var (

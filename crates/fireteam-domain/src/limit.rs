@@ -93,6 +93,10 @@ pub const RATING_PERIOD_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;
 pub const SOFT_FILTER_WEIGHT_MAX: f64 = 1_000.0;
 /// Bytes in one ruleset file.
 pub const RULESET_FILE_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of the text that says who loaded a ruleset.
+pub const LOADED_BY_BYTES_MAX: usize = 512;
+/// Former versions of one set that are listed.
+pub const FORMER_RULESETS_LISTED_MAX: usize = 64;
 /// Nesting depth of elements in a ruleset file, including the root.
 pub const RULESET_XML_DEPTH_MAX: usize = 64;
 /// Attributes of one element in a ruleset file.

@@ -2,6 +2,7 @@
 
 mod element_reader;
 pub mod hash;
+pub mod load;
 mod number_bounds;
 pub mod probing;
 pub mod queue;
@@ -287,8 +288,10 @@ pub struct Ruleset {
     pub rating_pool: Option<Box<str>>,
     /// Regions that statistics tell apart, sorted; at most `limit::STATISTICS_REGIONS_MAX`.
     pub statistics_regions: Box<[Box<str>]>,
-    /// Source file, unchanged.
+    /// Source file without comments, as clients read it.
     pub source_xml: Arc<str>,
+    /// Source file, unchanged. Only operators and the store read it.
+    pub file_xml: Arc<str>,
 }
 
 impl Ruleset {

@@ -58,6 +58,8 @@ impl RateLimitKey {
 
     pub(super) fn caller_class(self) -> CallerClass {
         match self {
+            // Viewers have the limits of operators, each its own.
+            RateLimitKey::Authenticated(Role::Viewer, _) => CallerClass::Authenticated(Role::Operator),
             RateLimitKey::Authenticated(role, _) => CallerClass::Authenticated(role),
             RateLimitKey::ClientNetwork(_) => CallerClass::ClientNetwork,
             RateLimitKey::HealthCheck(_) => CallerClass::HealthCheck,
@@ -109,7 +111,7 @@ impl CallerClass {
         match self {
             CallerClass::Authenticated(Role::Client) => 0,
             CallerClass::Authenticated(Role::GameServer) => 1,
-            CallerClass::Authenticated(Role::Operator) => 2,
+            CallerClass::Authenticated(Role::Operator | Role::Viewer) => 2,
             CallerClass::ClientNetwork => 3,
             CallerClass::Anonymous => 4,
             CallerClass::HealthCheck => 5,

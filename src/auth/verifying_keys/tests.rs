@@ -75,8 +75,8 @@ fn keys_have_the_issuer_and_the_roles_of_their_file() {
     let second = TokenIssuer { keys: vec![limited], ..issuer_with(&[]) };
     let keys = read_keys_of_all_issuers(&[issuer_with(&[file]), second]).unwrap();
     let roles = |index: usize| Role::ALL.map(|role| keys[index].roles.contains(role));
-    assert_eq!((keys[0].issuer_index, roles(0)), (0, [true; 3]));
-    assert_eq!((keys[1].issuer_index, roles(1)), (1, [true, false, true]));
+    assert_eq!((keys[0].issuer_index, roles(0)), (0, [true; 4]));
+    assert_eq!((keys[1].issuer_index, roles(1)), (1, [true, false, true, false]));
 }
 
 #[test]

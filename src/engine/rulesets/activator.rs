@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::load::RulesetLoad;
 use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
@@ -27,11 +28,12 @@ impl RulesetActivator {
         Self { common, adverts, change_lock: Mutex::default() }
     }
 
-    /// Activates `rulesets` together, once every set has indexes for them. Replaced rulesets stay cached for the
-    /// retention time; those of removed sets stay in force for `removal_grace_ms`.
+    /// Activates `rulesets` together, once every set has indexes for them. `load` is recorded for new and changed sets.
+    /// Replaced rulesets stay cached for the retention time; those of removed sets stay in force for `removal_grace_ms`.
     pub(crate) async fn replace_rulesets(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
+        load: &RulesetLoad,
         removal_grace_ms: u64,
     ) -> Result<CatalogChanges, EngineError> {
         let _lock = self.change_lock.lock().await;
@@ -44,7 +46,7 @@ impl RulesetActivator {
         self.adverts.set_indexed_rulesets(indexed).await?;
         let changes = self.common.rulesets.replace_all_with_removal_grace(
             rulesets,
-            self.common.clock.now(),
+            load,
             self.common.settings.retired_ruleset_retention_ms,
             removal_grace_ms,
         );

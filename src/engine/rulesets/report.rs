@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::domain::id::{RulesetHash, SetId};
-use crate::domain::time::UnixMs;
+use crate::domain::ruleset::load::RulesetLoad;
 use crate::rules;
 
 /// Problem in a ruleset file.
@@ -63,8 +63,8 @@ pub struct RulesetListing {
     pub file_name: String,
     /// True for the current ruleset, false for a retired one.
     pub is_current: bool,
-    /// Time of loading.
-    pub loaded_at: UnixMs,
+    /// When and by whom it was loaded; `None` if it was not recorded.
+    pub load: Option<RulesetLoad>,
     /// Problems of the file when it was last read.
     pub problems: Vec<RulesetProblem>,
     /// Ratings that it uses, or would use again; `None` without a rating system.

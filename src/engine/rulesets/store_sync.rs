@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{SetId, TicketId};
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::load::RulesetLoad;
 use crate::domain::time::UnixMs;
 use crate::engine::common::Common;
 use crate::engine::error::{EngineError, RetireObstacle};
@@ -24,7 +25,7 @@ use crate::engine::rulesets::stored_copies::{
 };
 use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
-use crate::rules::catalog::CatalogState;
+use crate::rules::catalog::{ActiveRuleset, CatalogState};
 use crate::store::StoreError;
 use crate::store::ruleset_copies::{RulesetCopy, RulesetKey, RulesetReport};
 
@@ -160,14 +161,20 @@ impl RulesetStoreSync {
 
     /// Writes copies of rulesets that are about to become active, so that the first ticket can enter at once. After a
     /// failure tickets are refused until a later comparison has written them.
-    pub(crate) async fn write_copies(&self, rulesets: &[(PathBuf, Arc<Ruleset>)]) {
-        let now = self.common.clock.now();
+    pub(crate) async fn write_copies(&self, rulesets: &[(PathBuf, Arc<Ruleset>)], load: &RulesetLoad) {
+        let now = load.at;
         // The rulesets until now were active until now, so their copies are not purged yet.
-        let (until_now, _) = rulesets_to_report(&self.common.rulesets.snapshot());
+        let catalog = self.common.rulesets.snapshot();
+        let (until_now, _) = rulesets_to_report(&catalog);
         let before =
             RulesetReport { active: until_now, now: UnixMs(now.0.saturating_sub(1)), ..RulesetReport::default() };
-        let active = rulesets.iter().map(|(file, ruleset)| ruleset_to_report(file, ruleset)).collect();
-        let report = RulesetReport { active, now, ..RulesetReport::default() };
+        let load_of = |ruleset: &Ruleset| {
+            let is_active = |active: &ActiveRuleset| active.ruleset.hash == ruleset.hash;
+            let known = catalog.active.get(&ruleset.set_id).filter(|active| is_active(active));
+            known.map_or_else(|| Some(load.clone()), |_| catalog.load_of(ruleset).cloned())
+        };
+        let active = rulesets.iter().map(|(file, ruleset)| ruleset_to_report(file, ruleset, load_of(ruleset)));
+        let report = RulesetReport { active: active.collect(), now, ..RulesetReport::default() };
         let store = &self.common.store;
         let written = match store.apply_ruleset_report(&before).await {
             Ok(_) => store.apply_ruleset_report(&report).await,

@@ -1,11 +1,12 @@
 //! Copies of rulesets in the store, as the catalog uses them: parsed, merged into the catalog, and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::domain::id::SetId;
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::load::RulesetLoad;
 use crate::domain::time::UnixMs;
 use crate::engine::rulesets::report::file_name;
 use crate::rules;
@@ -72,18 +73,20 @@ fn parse_copy(copy: &RulesetCopy) -> Result<Ruleset, String> {
 
 /// Report of the active rulesets, and of those of retiring sets.
 pub(crate) fn rulesets_to_report(state: &CatalogState) -> (Vec<ReportedRuleset>, Vec<ReportedRuleset>) {
-    let active = state.active.values().map(|active| ruleset_to_report(&active.file, &active.ruleset));
-    let removed = state.retiring.values().map(|retiring| ruleset_to_report(&retiring.file, &retiring.ruleset));
+    let report = |file: &Path, ruleset: &Ruleset| ruleset_to_report(file, ruleset, state.load_of(ruleset).cloned());
+    let active = state.active.values().map(|active| report(&active.file, &active.ruleset));
+    let removed = state.retiring.values().map(|retiring| report(&retiring.file, &retiring.ruleset));
     (active.collect(), removed.collect())
 }
 
 /// Report of one ruleset.
-pub(crate) fn ruleset_to_report(file: &std::path::Path, ruleset: &Ruleset) -> ReportedRuleset {
+pub(crate) fn ruleset_to_report(file: &Path, ruleset: &Ruleset, load: Option<RulesetLoad>) -> ReportedRuleset {
     ReportedRuleset {
         set_id: ruleset.set_id,
         hash: ruleset.hash,
         file_name: file_name(file),
-        source_xml: Arc::clone(&ruleset.source_xml),
+        source_xml: Arc::clone(&ruleset.file_xml),
+        load,
     }
 }
 
@@ -98,8 +101,11 @@ pub(crate) fn merge_copies(
     now: UnixMs,
 ) {
     state.durable = copies.iter().map(RulesetCopy::key).collect();
+    let stored_loads = copies.iter().filter_map(|copy| Some((copy.key(), copy.load.clone()?)));
+    state.loads.extend(stored_loads);
     merge_retiring_sets(state, copies, parsed, retention, now);
     keep_rulesets_of_matches(state, &parsed.valid, live);
+    state.forget_loads_of_unknown_rulesets();
     let mut unavailable: BTreeSet<RulesetKey> = live.into_iter().flatten().chain(wanted).copied().collect();
     if state.unavailable.len() < UNAVAILABLE_RULESETS_MAX {
         unavailable.append(&mut state.unavailable);
@@ -163,7 +169,6 @@ fn merge_retiring_sets(
         let retiring = RetiringRuleset {
             file: known.map_or_else(|| PathBuf::from(&copy.file_name), |known| known.file.clone()),
             ruleset: Arc::clone(ruleset),
-            loaded_at: known.map_or(now, |known| known.loaded_at),
             removed_at,
             noticed_at: known.map_or(now, |known| known.noticed_at),
             ends_at: removed_at.plus_ms(retention.removal_grace_ms),

@@ -7,6 +7,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Row};
 
 use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::ruleset::load::RulesetLoad;
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
@@ -15,19 +16,21 @@ use crate::store::ruleset_copies::{
     RulesetCopy, RulesetCopyChanges, RulesetCopyRows, RulesetCopyStore, RulesetReport, UsedRulesets,
 };
 
-const READ_COPIES: &str =
-    "select set_id, hash, file_name, source_xml, active_at_ms, removed_at_ms, ended_at_ms from ruleset_copy";
+const READ_COPIES: &str = "select set_id, hash, file_name, source_xml, active_at_ms, removed_at_ms, ended_at_ms, \
+     loaded_at_ms, loaded_by from ruleset_copy";
 
 /// Excludes other reports, and lets readers continue.
 const LOCK_COPIES: &str = "lock table ruleset_copy in share row exclusive mode";
 
 const UPSERT_COPY: &str = "insert into ruleset_copy \
-     (set_id, hash, file_name, source_xml, active_at_ms, removed_at_ms, ended_at_ms) values ($1, $2, $3, $4, $5, $6, $7) \
+     (set_id, hash, file_name, source_xml, active_at_ms, removed_at_ms, ended_at_ms, loaded_at_ms, loaded_by) \
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
      on conflict (set_id, hash) do update set file_name = excluded.file_name, source_xml = excluded.source_xml, \
-     active_at_ms = excluded.active_at_ms, removed_at_ms = excluded.removed_at_ms, ended_at_ms = excluded.ended_at_ms";
+     active_at_ms = excluded.active_at_ms, removed_at_ms = excluded.removed_at_ms, ended_at_ms = excluded.ended_at_ms, \
+     loaded_at_ms = excluded.loaded_at_ms, loaded_by = excluded.loaded_by";
 
 const UPDATE_COPY_EXCEPT_SOURCE: &str = "update ruleset_copy set file_name = $1, active_at_ms = $2, removed_at_ms = $3, \
-     ended_at_ms = $4 where set_id = $5 and hash = $6";
+     ended_at_ms = $4, loaded_at_ms = $5, loaded_by = $6 where set_id = $7 and hash = $8";
 
 const DELETE_COPY: &str = "delete from ruleset_copy where set_id = $1 and hash = $2";
 
@@ -91,6 +94,8 @@ async fn write_changes(connection: &mut PgConnection, changes: &RulesetCopyChang
             .bind(to_ms(copy.last_active_at))
             .bind(copy.file_removed_at.map(to_ms))
             .bind(copy.set_retired_at.map(to_ms))
+            .bind(copy.load.as_ref().map(|load| to_ms(load.at)))
+            .bind(copy.load.as_ref().map(|load| &*load.by))
             .execute(&mut *connection)
             .await?;
     }
@@ -100,6 +105,8 @@ async fn write_changes(connection: &mut PgConnection, changes: &RulesetCopyChang
             .bind(to_ms(copy.last_active_at))
             .bind(copy.file_removed_at.map(to_ms))
             .bind(copy.set_retired_at.map(to_ms))
+            .bind(copy.load.as_ref().map(|load| to_ms(load.at)))
+            .bind(copy.load.as_ref().map(|load| &*load.by))
             .bind(i64::from(copy.set_id.0))
             .bind(i64::from(copy.hash.0))
             .execute(&mut *connection)
@@ -132,11 +139,14 @@ async fn read_used_rulesets(connection: &mut PgConnection) -> Result<UsedRuleset
 
 fn decode_copy(row: &PgRow) -> Result<RulesetCopy, sqlx::Error> {
     let source_xml: String = row.try_get(3)?;
+    let loaded_at = row.try_get::<Option<i64>, _>(7)?.map(from_ms);
+    let loaded_by: Option<String> = row.try_get(8)?;
     Ok(RulesetCopy {
         set_id: SetId(to_u32_or_zero(row.try_get(0)?)),
         hash: RulesetHash(to_u32_or_zero(row.try_get(1)?)),
         file_name: row.try_get(2)?,
         source_xml: Arc::from(source_xml),
+        load: loaded_at.zip(loaded_by).map(|(at, by)| RulesetLoad::new(at, &by)),
         last_active_at: from_ms(row.try_get(4)?),
         file_removed_at: row.try_get::<Option<i64>, _>(5)?.map(from_ms),
         set_retired_at: row.try_get::<Option<i64>, _>(6)?.map(from_ms),

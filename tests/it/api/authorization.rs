@@ -13,7 +13,9 @@ use fireteam::api::client_address::{ClientAddressResolver, ConnectionPeer};
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::credential_error::CredentialError;
 use fireteam::auth::identity::Role;
-use fireteam::auth::policy::{ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY};
+use fireteam::auth::policy::{
+    ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, OPERATORS_AND_VIEWERS, OPERATORS_ONLY,
+};
 use fireteam::domain::attribute::ValueOrigin;
 use fireteam::domain::id::UserKey;
 
@@ -50,18 +52,20 @@ fn address_resolver() -> ClientAddressResolver {
 fn authorization_admits_each_role_only_where_allowed() {
     let (issuer, extensions) = (TokenIssuer::new(&TestClock::new()), Extensions::new());
     let authorizer = authorizer_for(&issuer);
-    let all = [AccessPolicy::Public, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY, ALL_AUTHENTICATED];
-    let check = |role: Role, expected: [bool; 4]| {
+    let all =
+        [AccessPolicy::Public, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY, OPERATORS_AND_VIEWERS, ALL_AUTHENTICATED];
+    let check = |role: Role, expected: [bool; 5]| {
         let is_admitted =
             all.map(|access| authorizer.authorize(access, &token_headers(&issuer, role), &extensions).is_ok());
         assert_eq!(is_admitted, expected, "{role:?}");
     };
-    check(Role::Client, [true, true, false, true]);
-    check(Role::GameServer, [true, true, false, true]);
-    check(Role::Operator, [true, false, true, true]);
+    check(Role::Client, [true, true, false, false, true]);
+    check(Role::GameServer, [true, true, false, false, true]);
+    check(Role::Operator, [true, false, true, true, true]);
+    check(Role::Viewer, [true, false, false, true, true]);
     let without_token = all.map(|access| authorizer.authorize(access, &HeaderMap::new(), &extensions).map(|_| ()));
     let missing = Err(AuthError::Unauthenticated(CredentialError::Missing));
-    assert_eq!(without_token, [Ok(()), missing, missing, missing]);
+    assert_eq!(without_token, [Ok(()), missing, missing, missing, missing]);
     let mut twice = token_headers(&issuer, Role::Client);
     twice.append(AUTHORIZATION, issuer.authorization_header(Role::Client, "ana").parse().unwrap());
     assert_eq!(

@@ -38,6 +38,8 @@ async fn operator_checks_lists_and_reloads_rulesets() {
     let listed = operator.list_rulesets(generated_client::ListRulesetsRequest {}).await.unwrap().into_inner();
     assert_eq!(listed.rulesets[0].state(), generated_client::RulesetState::Retired);
     assert_eq!((&*listed.rulesets[0].file_name, listed.rulesets[0].loaded_at_unix_ms), ("duel.xml", 77));
+    assert_eq!(&*listed.rulesets[0].loaded_by, "operator ana (studio)");
+    assert!(listed.swap_obstacle.contains("bundled rulesets"), "{listed:?}");
 }
 
 /// The response of a consistency check has all fields, and lists at most as many differences as requested.

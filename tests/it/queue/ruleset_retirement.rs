@@ -388,7 +388,7 @@ async fn enter_is_refused_until_the_copy_of_the_ruleset_is_durable() {
     enter(1).await.expect("enter");
     store.ruleset_copies_unavailable.store(true, Ordering::SeqCst);
     directory.write_file("duel.xml", &checked_ruleset().replace("20000", "30000"));
-    assert_eq!(reloader.reload().await.changes.len(), 1, "advertisements use the new ruleset at once");
+    assert_eq!(reloader.reload("folder").await.changes.len(), 1, "advertisements use the new ruleset at once");
     assert!(matches!(enter(2).await, Err(EngineError::StoreUnavailable { .. })));
     store.ruleset_copies_unavailable.store(false, Ordering::SeqCst);
     wait_until("the copy is written", async || enter(2).await.is_ok()).await;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fireteam::domain::id::SetId;
+use fireteam::domain::ruleset::load::RulesetLoad;
 use fireteam::domain::time::UnixMs;
 use fireteam::rules::{self, FileDiagnostic, RulesetCatalog};
 
@@ -133,7 +134,9 @@ fn catalog_reload_replaces_all_and_retires_the_old() {
 
     catalog.record_rejected_reload(vec![FileDiagnostic::for_file("1.xml", "invalid", "correct it")]);
     assert_eq!(catalog.active_ruleset(one).unwrap().hash, old);
-    assert_eq!((catalog.snapshot().rejected_diagnostics.len(), catalog.snapshot().loaded_at), (1, Some(UnixMs(1_000))));
+    assert_eq!(catalog.snapshot().rejected_diagnostics.len(), 1);
+    let load = |set| catalog.snapshot().load_of(&catalog.active_ruleset(set).unwrap()).cloned();
+    assert_eq!(load(one), Some(RulesetLoad::new(UnixMs(1_000), "start")));
 
     let changes = catalog.replace_all(rulesets(&[(1, 20)]), UnixMs(2_000), 500);
     assert_eq!((changes.added, changes.changed, changes.removed), (vec![], vec![one], vec![two]));
@@ -173,4 +176,7 @@ fn catalog_reload_of_a_retired_ruleset_activates_it() {
         other_spelling,
         "clients receive the current file"
     );
+    let mut loads: Vec<UnixMs> = catalog.snapshot().loads.values().map(|load| load.at).collect();
+    loads.sort_unstable();
+    assert_eq!(loads, [UnixMs(1), UnixMs(2)], "each version has its load; the same rules are not loaded again");
 }

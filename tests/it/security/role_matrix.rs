@@ -72,6 +72,7 @@ fn all_credentials(issuer: &TokenIssuer) -> Vec<TestCredential> {
         accepted("server", Role::GameServer, "eu-1"),
         accepted("other server", Role::GameServer, "eu-2"),
         accepted("operator", Role::Operator, "ana"),
+        accepted("viewer", Role::Viewer, "ben"),
     ]
 }
 
@@ -145,7 +146,7 @@ async fn role_matrix_of_every_rpc_matches_the_policy() {
         (server.app.server.address, pb::CLIENT_PORT_SERVICE_DESCRIPTORS),
         (server.app.server.operator_address, pb::OPERATOR_DESCRIPTORS),
     ];
-    let (mut cells, mut calls_of_operators) = (0, BTreeSet::new());
+    let (mut cells, mut calls_of_operators, mut calls_of_viewers) = (0, BTreeSet::new(), BTreeSet::new());
     for (address, descriptors) in ports {
         let mut all: Vec<String> = both.iter().chain([&descriptors]).flat_map(|set| rpc_paths(set)).collect();
         // Drain comes last: a drained server refuses calls.
@@ -161,6 +162,9 @@ async fn role_matrix_of_every_rpc_matches_the_policy() {
                 if is_admitted && is_on_client_port && credential.expected == Ok(Role::Operator) {
                     calls_of_operators.insert(path.clone());
                 }
+                if is_admitted && credential.expected == Ok(Role::Viewer) {
+                    calls_of_viewers.insert(path.clone());
+                }
                 cells += 1;
             }
         }
@@ -170,7 +174,14 @@ async fn role_matrix_of_every_rpc_matches_the_policy() {
     // On the client port an operator only reads ratings; health and reflection are for all.
     calls_of_operators.retain(|path| path.starts_with("/fireteam."));
     let reads = ["GetLeaderboard", "GetRatingHistory", "GetRatings", "PredictOutcome"];
-    assert!(calls_of_operators.iter().eq(&reads.map(|name| format!("/fireteam.v1.RatingService/{name}"))));
+    let rating_reads = reads.map(|name| format!("/fireteam.v1.RatingService/{name}"));
+    assert!(calls_of_operators.iter().eq(&rating_reads));
+    // A viewer makes the same reads there, and on the operator port only calls that change nothing.
+    calls_of_viewers.retain(|path| path.starts_with("/fireteam."));
+    let views = "CheckConsistency CheckRuleset Explain GetMatch GetPlayer GetRuleset GetStatistics ListMatches ListRulesets \
+                 ListTickets TryRuleset WatchOverview";
+    let views = views.split_whitespace().map(|name| format!("/fireteam.v1.OperatorService/{name}"));
+    assert!(calls_of_viewers.into_iter().eq(views.chain(rating_reads)));
     println!("{cells} cells: {} callers, each with every call of both ports", credentials.len());
 }
 

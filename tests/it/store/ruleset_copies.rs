@@ -20,6 +20,7 @@ fn reported(set: u32, hash: u32, text: &str) -> ReportedRuleset {
         hash: RulesetHash(hash),
         file_name: format!("{set}.xml"),
         source_xml: Arc::from(text),
+        load: None,
     }
 }
 

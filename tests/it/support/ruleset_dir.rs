@@ -71,7 +71,7 @@ impl OperatorClient {
 
     /// Lists the current and the retained rulesets.
     pub(crate) async fn list_rulesets(&mut self) -> Vec<RulesetStatus> {
-        let ListRulesetsResponse { rulesets } =
+        let ListRulesetsResponse { rulesets, .. } =
             self.0.list_rulesets(ListRulesetsRequest {}).await.expect("list").into_inner();
         rulesets
     }

@@ -146,6 +146,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         rating_pool: None,
         statistics_regions: Box::default(),
         source_xml: "<Ruleset/>\n".into(),
+        file_xml: "<Ruleset/>\n".into(),
     }
 }
 

@@ -17,10 +17,13 @@ use fireteam::auth::rate_limit::RateLimits;
 use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::ruleset::Ruleset;
+use fireteam::domain::ruleset::load::RulesetLoad;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
-use fireteam::engine::error::{EngineError, RetireObstacle};
-use fireteam::engine::rulesets::{CheckRulesetAnswer, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem};
+use fireteam::engine::error::{EngineError, RetireObstacle, SwapObstacle};
+use fireteam::engine::rulesets::{
+    CheckRulesetAnswer, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem, RulesetSwap, SwapReport,
+};
 use fireteam::server::grpc_web::CorsOrigins;
 use fireteam::server::handshake::ProxySettings;
 use fireteam::server::host_check::OperatorHosts;
@@ -137,7 +140,7 @@ impl RulesetAdmin for StubOperatorBackend {
         None
     }
 
-    async fn reload(&self) -> ReloadReport {
+    async fn reload(&self, _: &str) -> ReloadReport {
         let changes = vec![(SetId(SET_ID), Some(RulesetHash(1)), Some(RulesetHash(2)))];
         ReloadReport { changes, ..ReloadReport::default() }
     }
@@ -149,13 +152,24 @@ impl RulesetAdmin for StubOperatorBackend {
             hash: RulesetHash(2),
             file_name: "duel.xml".into(),
             is_current: false,
-            loaded_at: UnixMs(77),
+            load: Some(RulesetLoad::new(UnixMs(77), "operator ana (studio)")),
             problems: vec![],
             ratings: None,
             retires_in_ms: Some(9),
             live_tickets: 3,
             live_matches: 4,
         }]
+    }
+
+    async fn swap(&self, swap: &RulesetSwap, _: &str) -> Result<SwapReport, EngineError> {
+        let changes = vec![(swap.set_id, Some(swap.expected_hash), Some(RulesetHash(2)))];
+        let rating_changes = vec![(swap.set_id, "the rating scale changes".to_owned())];
+        let load = ReloadReport { changes, rating_changes, ..ReloadReport::default() };
+        Ok(SwapReport { file_name: "duel.xml".into(), load })
+    }
+
+    fn swap_obstacle(&self) -> Option<SwapObstacle> {
+        Some(SwapObstacle::BundledRulesets)
     }
 
     async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetiredSetCounts, EngineError> {

@@ -40,7 +40,7 @@ pub struct StandaloneExpansions {
     pub expansions: Box<[Expansion]>,
 }
 
-/// Validates a ruleset. `source_xml` is the file that `root` was read from. Returns all problems, in file order.
+/// Validates a ruleset. `source_xml` is the text that `root` was read from; the caller sets `file_xml` if that has more. Returns all problems, in file order.
 pub fn validate_ruleset(root: &RawElement, source_xml: Arc<str>) -> Result<Ruleset, Vec<Diagnostic>> {
     let diagnostics = Diagnostics::default();
     if &*root.name != "Ruleset" {
@@ -132,6 +132,7 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
         former_rating: stated_rating.as_ref().and_then(|stated| stated.former),
         rating_pool: stated_rating.and_then(|stated| stated.pool),
         statistics_regions,
+        file_xml: Arc::clone(&source_xml),
         source_xml,
     }
 }

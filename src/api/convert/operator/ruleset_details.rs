@@ -64,7 +64,7 @@ pub(crate) fn ruleset_response(ruleset: &Ruleset) -> pb::GetRulesetResponse {
     pb::GetRulesetResponse {
         name: ruleset.name.to_string(),
         service_configuration_hash: ruleset.hash.0,
-        ruleset_xml: ruleset.source_xml.to_string(),
+        ruleset_xml: ruleset.file_xml.to_string(),
         limits: ruleset.expansions.iter().map(expansion_curve).chain(window.map(window_curve)).collect(),
         soft_filters: ruleset.soft_filters.iter().map(weight).collect(),
         tradeoffs: tradeoffs.collect(),

@@ -139,7 +139,7 @@ impl QueueEngine {
 
 /// Whether a caller reads the ratings of all users.
 fn reads_all(caller: &Caller) -> bool {
-    caller.is_operator || caller.subject.is_none()
+    caller.may_read_all || caller.subject.is_none()
 }
 
 /// Whether a player may use the ratings of all `users`: its own, those of users whom it has played with in the set, and for

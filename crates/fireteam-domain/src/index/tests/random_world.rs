@@ -142,6 +142,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         rating_pool: None,
         statistics_regions: Box::default(),
         source_xml: "".into(),
+        file_xml: "".into(),
     }
 }
 

@@ -293,6 +293,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         rating_pool: None,
         statistics_regions: Box::default(),
         source_xml: "".into(),
+        file_xml: "".into(),
     }
 }
 
