@@ -1,7 +1,7 @@
 // Calls that change something: each asks for a reason, and shows the call that it makes.
 
 import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
-import { errorText, grpcurl } from "./calls.js";
+import { errorText, grpcurl, operator, token } from "./calls.js";
 import { h } from "./dom.js";
 
 /** What a dialog shows beside its effect. */
@@ -9,6 +9,28 @@ interface Shown {
   readonly details?: readonly (HTMLElement | undefined)[];
   /** The call as a line for a shell, if it is not that of grpcurl alone. */
   readonly line?: ((reason: string) => string) | undefined;
+}
+
+let asked: { readonly token: string; readonly answer: Promise<boolean> } | undefined;
+
+/** Whether the caller's role may change anything. Asked once for each token. */
+function callerMayChange(): Promise<boolean> {
+  const current = token.get();
+  if (asked?.token !== current) asked = { token: current, answer: operator.listRulesets({}).then((listed) => listed.callerMayChange) };
+  return asked.answer;
+}
+
+/** Button of a call that changes something. It is disabled once the server has said that the caller's role may change nothing. */
+export function changeButton(label: string, click: () => void): HTMLButtonElement {
+  const button = h("button", { type: "button", click }, label);
+  callerMayChange().then(
+    (may) => {
+      button.disabled = !may;
+      if (!may) button.title = "the role viewer changes nothing; use an operator's token";
+    },
+    () => (asked = undefined),
+  );
+  return button;
 }
 
 /** Asks for a reason, then runs `act` with it. The server refuses it if the role does not allow it, and the dialog says so. */

@@ -1,7 +1,7 @@
 // View "Matches": the latest matches, and one match whole.
 
 import { create } from "@bufbuild/protobuf";
-import { confirmWithReason } from "./actions.js";
+import { changeButton, confirmWithReason } from "./actions.js";
 import { callLink, errorText, operator } from "./calls.js";
 import { figure, h, panel, table } from "./dom.js";
 import { count, decimal, duration, hash, shortId, time, words } from "./format.js";
@@ -156,7 +156,7 @@ function matchPanels(match: GetMatchResponse, cancel: () => void): HTMLElement[]
         figure("Ruleset", hash(match.serviceConfigurationHash)),
       ),
       match.blockingRule !== "" && h("p", {}, `It has no game server because of ${match.blockingRule}.`),
-      !hasEnded && h("p", {}, h("button", { type: "button", click: cancel }, "Cancel match…")),
+      !hasEnded && h("p", {}, changeButton("Cancel match…", cancel)),
     ),
     panel("Players", [call()], playerTable(match)),
     ...(match.result === undefined ? [] : [resultPanel(match.result, call())]),

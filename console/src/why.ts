@@ -1,7 +1,7 @@
 // View "Why?": waiting tickets of a set, refusals by rule, and one ticket explained.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { confirmWithReason } from "./actions.js";
+import { changeButton, confirmWithReason } from "./actions.js";
 import { callLink, errorText, operator } from "./calls.js";
 import { figure, h, panel, table } from "./dom.js";
 import { count, decimal, duration, shortId, time, words } from "./format.js";
@@ -116,7 +116,7 @@ function explanation(id: string, explained: ExplainResponse, dismiss: () => void
     h("p", { id: "widening" }, widening),
     h("h3", {}, "Limits now"),
     h("p", {}, limits.length === 0 ? "none" : limits.join(", ")),
-    h("p", {}, h("button", { type: "button", click: dismiss }, "Dismiss ticket…")),
+    h("p", {}, changeButton("Dismiss ticket…", dismiss)),
   );
   const events = explained.history.map((event) => h("li", {}, h("time", {}, time(event.atUnixMs)), h("span", {}, ...eventText(event))));
   return [

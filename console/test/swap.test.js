@@ -155,6 +155,17 @@ test("a viewer sees versions and trials, and can neither load, roll back nor rel
     await assert.rejects(world.operator.reloadRulesets({}, viewer), /role `viewer` may not make this call/);
     assert.equal(await readFile(file, "utf8"), loaded);
     assert.equal(await page.evaluate(() => document.querySelectorAll("img").length), 0);
+
+    // Tickets and matches: the same.
+    const players = new World(server, { authorization: `Bearer ${token("backend", "game_server")}` });
+    const { ticketId } = await players.enter(DUEL, { skill: 4_000 });
+    await page.goto(`${server.operator}/console/#why?ticket=${ticketId}`);
+    await page.locator("button[disabled]", { hasText: "Dismiss ticket…" }).waitFor();
+    await players.enter(DUEL, { skill: 4_000 });
+    const listed = () => world.operator.listMatches({ matchmakingSetId: DUEL }, viewer);
+    await World.until("the two are matched", async () => (await listed()).matches.length === 1);
+    await page.goto(`${server.operator}/console/#matches?match=${(await listed()).matches[0].matchId}`);
+    await page.locator("button[disabled]", { hasText: "Cancel match…" }).waitFor();
     assert.deepEqual(opened.foreignRequests(), []);
   } finally {
     await opened.close();
