@@ -222,7 +222,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&k.to_be_bytes());
     let user = UserKey::from_bytes(key);
-    let texts = ["a1", "b2", "c3"].map(Into::into).to_vec();
+    let texts = ["a1", "b2", "c3"].map(Box::from).to_vec();
     let region = |name: &str, round_trip_ms| RegionLatency { region: name.into(), round_trip_ms };
     let session = Session {
         party_sizes: [1].into(),

@@ -80,7 +80,7 @@ fn add_party(rng: &mut SplitMix64, stated_by: StatedBy, session: &mut Session) {
     let stated = |modes: &[Box<str>]| {
         vec![
             ("level".into(), AttributeValue::Number(level)),
-            ("modes".into(), AttributeValue::StringList(modes.iter().map(|mode| mode.as_ref().into()).collect())),
+            ("modes".into(), AttributeValue::StringList(modes.iter().cloned().collect())),
         ]
     };
     match stated_by {

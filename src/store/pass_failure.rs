@@ -351,7 +351,7 @@ impl UserNumbers {
             let mut details = player.details.clone();
             for details in details.iter_mut() {
                 details.attributes.retain(|(name, _)| is_declared(name));
-                details.wanted_roles.retain(|name| roles.iter().any(|role| *role.name == **name));
+                details.wanted_roles.retain(|name| roles.iter().any(|role| role.name == *name));
             }
             Player { user, client_key: user, details, ..player.clone() }
         };

@@ -13,7 +13,7 @@ pub enum AttributeValue {
     /// True or false.
     Bool(bool),
     /// At most `limit::STRING_LIST_ENTRIES_MAX` strings; sorted, without duplicates.
-    StringList(Box<[ShortString]>),
+    StringList(Box<[Box<str>]>),
 }
 
 impl AttributeValue {
@@ -28,7 +28,7 @@ impl AttributeValue {
     }
 
     /// Builds a string list: sorts it and removes duplicates.
-    pub fn from_string_list(mut strings: Vec<ShortString>) -> AttributeValue {
+    pub fn from_string_list(mut strings: Vec<Box<str>>) -> AttributeValue {
         strings.sort();
         strings.dedup();
         AttributeValue::StringList(strings.into())

@@ -1,8 +1,6 @@
 //! Aggregation of the players' own attributes into the value of their party.
 
-use crate::attribute::{
-    AggregateFunction, AttributeValue, MissingMemberPolicy, PlayerAggregation, ShortString, ValueType,
-};
+use crate::attribute::{AggregateFunction, AttributeValue, MissingMemberPolicy, PlayerAggregation, ValueType};
 use crate::limit::STRING_LIST_ENTRIES_MAX;
 use crate::session::Player;
 
@@ -57,7 +55,7 @@ pub(crate) fn union_entry_count(name: &str, players: &[Player]) -> usize {
     entry_count(&AttributeValue::from_string_list(string_lists(&values).flatten().cloned().collect()))
 }
 
-fn string_lists<'a>(values: &[&'a AttributeValue]) -> impl Iterator<Item = &'a [ShortString]> {
+fn string_lists<'a>(values: &[&'a AttributeValue]) -> impl Iterator<Item = &'a [Box<str>]> {
     values.iter().filter_map(|value| match value {
         AttributeValue::StringList(list) => Some(&**list),
         _ => None,

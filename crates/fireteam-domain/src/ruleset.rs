@@ -18,7 +18,7 @@ pub mod wait_outlook;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::attribute::{Attribute, AttributeValue, ShortString, ValueOrigin};
+use crate::attribute::{Attribute, AttributeValue, ValueOrigin};
 use crate::expansion::Expansion;
 use crate::id::{RatingKey, RulesetHash, SetId, SiloId};
 use crate::latency::LatencyModel;
@@ -167,7 +167,7 @@ pub enum InFilterListSource {
     /// The checking side's own string list attribute.
     OwnAttribute(usize),
     /// Constant strings, sorted.
-    Strings(Box<[ShortString]>),
+    Strings(Box<[Box<str>]>),
 }
 
 /// Rule that a `filter_index` of a refusal stands for.

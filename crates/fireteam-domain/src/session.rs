@@ -27,7 +27,7 @@ pub struct PlayerDetails {
     /// Attributes of this player, sorted by name, without duplicates.
     pub attributes: Vec<(ShortString, AttributeValue)>,
     /// Names of the roles that the player wants in a team, the most wanted first, without duplicates. Empty: as the party says.
-    pub wanted_roles: Vec<ShortString>,
+    pub wanted_roles: Vec<Box<str>>,
 }
 
 impl Player {
@@ -42,7 +42,7 @@ impl Player {
     }
 
     /// Names of the roles that the player wants, the most wanted first. Empty: as the party says.
-    pub fn wanted_roles(&self) -> &[ShortString] {
+    pub fn wanted_roles(&self) -> &[Box<str>] {
         self.details.as_ref().map_or(&[], |details| &details.wanted_roles)
     }
 }
@@ -51,7 +51,7 @@ impl Player {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionLatency {
     /// Region name, chosen by the game.
-    pub region: ShortString,
+    pub region: Box<str>,
     /// Milliseconds, in [0, `limit::ROUND_TRIP_MS_MAX`].
     pub round_trip_ms: f32,
 }

@@ -9,7 +9,6 @@ mod role_supply;
 mod split_problem;
 mod split_search;
 
-use crate::attribute::ShortString;
 use crate::limit::PLAYERS_PER_SESSION_MAX;
 use crate::ruleset::teams::TeamsSpec;
 use crate::team::split_problem::{PartialTeam, SplitProblem};
@@ -154,13 +153,9 @@ pub fn party_fits_into_a_team(spec: &TeamsSpec, party: &TeamParty<'_>) -> bool {
 
 /// Roles that a party offers, as ascending indexes into `spec.roles`. `declared` is the session's value of the
 /// attribute `spec.role_attribute`. Without a value, the party offers all roles. Unknown names are ignored.
-pub fn role_indexes_offered_by_party(spec: &TeamsSpec, declared: Option<&[ShortString]>) -> Vec<u16> {
+pub fn role_indexes_offered_by_party(spec: &TeamsSpec, declared: Option<&[Box<str>]>) -> Vec<u16> {
     let indexes = 0..spec.roles.len() as u16;
-    indexes
-        .filter(|&index| {
-            declared.is_none_or(|names| names.iter().any(|name| **name == *spec.roles[usize::from(index)].name))
-        })
-        .collect()
+    indexes.filter(|&index| declared.is_none_or(|names| names.contains(&spec.roles[usize::from(index)].name))).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Choice of one entry that the string lists of some sessions have in common, such as the map that they play.
 
-use crate::attribute::{AttributeValue, ShortString};
+use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
 use crate::chosen_value::ChosenValue;
 use crate::filter::{Refusal, RefusingSide};
@@ -45,7 +45,7 @@ pub fn choose_values<'a>(
         });
         let Some(first) = lists.next() else { continue };
         let mut common: Vec<&str> = first.iter().map(|entry| &**entry).collect();
-        let has_entry = |list: &[ShortString], entry: &str| list.binary_search_by(|known| (**known).cmp(entry)).is_ok();
+        let has_entry = |list: &[Box<str>], entry: &str| list.binary_search_by(|known| (**known).cmp(entry)).is_ok();
         lists.for_each(|list| common.retain(|entry| has_entry(list, entry)));
         let name = &ruleset.attributes[attribute].name;
         if let Some(promised) = input.promised.iter().find(|promised| promised.attribute == *name) {

@@ -2,7 +2,7 @@
 
 pub mod allowed_wishes;
 
-use crate::attribute::{AttributeValue, ShortString, ValueType};
+use crate::attribute::{AttributeValue, ValueType};
 use crate::limit::{RULESET_DURATION_MS_MAX, WISH_STEPS_MAX};
 
 /// Name of the wish for the expected round trip, in milliseconds. No attribute can have it.
@@ -21,7 +21,7 @@ pub enum AcceptedValues {
         max: Option<f64>,
     },
     /// One of these strings, sorted. A string list must have at least one of them.
-    Strings(Box<[ShortString]>),
+    Strings(Box<[Box<str>]>),
     /// This value of a boolean.
     Flag(bool),
 }
@@ -30,7 +30,7 @@ impl AcceptedValues {
     /// Whether it accepts a value. A value of another type is refused.
     pub fn accepts(&self, value: &AttributeValue) -> bool {
         let accepts_text =
-            |strings: &[ShortString], text: &str| strings.binary_search_by(|known| (**known).cmp(text)).is_ok();
+            |strings: &[Box<str>], text: &str| strings.binary_search_by(|known| (**known).cmp(text)).is_ok();
         match (self, value) {
             (Self::Any, _) => true,
             (Self::Numbers { .. }, AttributeValue::Number(number)) => self.accepts_number(*number),

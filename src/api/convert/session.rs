@@ -204,7 +204,7 @@ fn player_details(
     }
     let own = std::mem::take(&mut wire.attributes);
     let attributes = attributes(own, format_args!("{path}.attributes"), problems);
-    let mut wanted_roles: Vec<ShortString> = Vec::new();
+    let mut wanted_roles: Vec<Box<str>> = Vec::new();
     let roles_path = format_args!("{path}.roles");
     if field_checks::check_list_len(wire.roles.len(), limit::WANTED_ROLES_PER_PLAYER_MAX, roles_path, problems) {
         for (index, role) in wire.roles.drain(..).enumerate() {
@@ -299,7 +299,7 @@ fn attribute_value(
                     field_checks::check_text_len(text, format_args!("{path}[{index}]"), problems);
                 }
             }
-            Some(AttributeValue::from_string_list(list.values.into_iter().map(ShortString::from).collect()))
+            Some(AttributeValue::from_string_list(list.values.into_iter().map(String::into_boxed_str).collect()))
         }
     }
 }

@@ -4,7 +4,6 @@ use std::fmt::Display;
 
 use crate::api::convert::{FieldErrors, field_checks};
 use crate::api::pb;
-use crate::domain::attribute::ShortString;
 use crate::domain::limit;
 use crate::domain::session::SessionDetails;
 use crate::domain::wish::{AcceptedValues, Wish, WishStep};
@@ -91,7 +90,7 @@ fn accepted_strings(strings: Vec<String>, path: impl Display + Copy, problems: &
     for (index, text) in strings.iter().enumerate() {
         field_checks::check_text_len(text, format_args!("{path}[{index}]"), problems);
     }
-    let mut strings: Vec<ShortString> = strings.into_iter().map(ShortString::from).collect();
+    let mut strings: Vec<Box<str>> = strings.into_iter().map(String::into_boxed_str).collect();
     strings.sort_unstable();
     strings.dedup();
     AcceptedValues::Strings(strings.into())

@@ -187,8 +187,7 @@ fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoleReader<'_>, sessio
 /// Whether the session still lists an entry. A host that has taken it from its list does not play it.
 fn lists_chosen_value(ruleset: &Ruleset, values: &AttributeValues, chosen: &ChosenValue) -> bool {
     let value = ruleset.attribute_index(&chosen.attribute).and_then(|index| values.get(index));
-    let Some(AttributeValue::StringList(list)) = value else { return false };
-    list.binary_search_by(|known| (**known).cmp(&*chosen.value)).is_ok()
+    matches!(value, Some(AttributeValue::StringList(list)) if list.binary_search(&chosen.value).is_ok())
 }
 
 /// Tickets of a match as parties, without players whom the host lists and those who left.

@@ -57,7 +57,7 @@ pub(in crate::store) struct BodyToRead {
     #[serde(rename = "a", default)]
     attributes: Vec<(ShortString, AttributeValueJson)>,
     #[serde(rename = "r", default)]
-    region_latencies: Vec<(ShortString, f32)>,
+    region_latencies: Vec<(Box<str>, f32)>,
     #[serde(rename = "w", default)]
     allowed_ranges: Vec<(Box<str>, Option<f64>, Option<f64>)>,
     #[serde(rename = "o", default)]
@@ -71,7 +71,7 @@ pub(in crate::store) struct BodyToRead {
     #[serde(rename = "pa", default)]
     player_attributes: Vec<Vec<(ShortString, AttributeValueJson)>>,
     #[serde(rename = "pr", default)]
-    player_roles: Vec<Vec<ShortString>>,
+    player_roles: Vec<Vec<Box<str>>>,
 }
 
 /// Body to encode; borrows from the session. A batch has a thousand, and cloning would take longer than encoding.
@@ -110,7 +110,7 @@ pub(in crate::store) struct BodyToWrite<'a> {
     #[serde(rename = "pa", skip_serializing_if = "JsonList::is_empty")]
     player_attributes: JsonList<'a, Player, JsonList<'a, NamedValue, (&'a str, JsonValueToWrite<'a>)>>,
     #[serde(rename = "pr", skip_serializing_if = "JsonList::is_empty")]
-    player_roles: JsonList<'a, Player, &'a [ShortString]>,
+    player_roles: JsonList<'a, Player, &'a [Box<str>]>,
 }
 
 type NamedValue = (ShortString, AttributeValue);
@@ -272,7 +272,7 @@ impl BodyToRead {
 
 fn decode_player_details(
     attributes: Option<Vec<(ShortString, AttributeValueJson)>>,
-    wanted_roles: Option<Vec<ShortString>>,
+    wanted_roles: Option<Vec<Box<str>>>,
 ) -> Option<Box<PlayerDetails>> {
     let attributes: Vec<NamedValue> = attributes.into_iter().flatten().map(|(name, value)| (name, value.0)).collect();
     let wanted_roles = wanted_roles.unwrap_or_default();
@@ -409,7 +409,7 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<AttributeValue, A::Error> {
         let mut strings = Vec::new();
-        while let Some(text) = sequence.next_element::<ShortString>()? {
+        while let Some(text) = sequence.next_element::<Box<str>>()? {
             strings.push(text);
         }
         Ok(AttributeValue::from_string_list(strings))

@@ -4,7 +4,6 @@
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::attribute::ShortString;
 use crate::domain::wish::{AcceptedValues, Wish, WishStep};
 
 /// A wish, as encoded.
@@ -18,7 +17,7 @@ enum AcceptedValuesJson {
     #[serde(rename = "n")]
     Numbers(Option<f64>, Option<f64>),
     #[serde(rename = "s")]
-    Strings(Vec<ShortString>),
+    Strings(Vec<Box<str>>),
     #[serde(rename = "f")]
     Flag(bool),
 }

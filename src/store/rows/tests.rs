@@ -34,14 +34,14 @@ fn any_attribute_value() -> impl Strategy<Value = AttributeValue> {
         finite_number().prop_map(AttributeValue::Number),
         any_short_string().prop_map(AttributeValue::String),
         any::<bool>().prop_map(AttributeValue::Bool),
-        prop::collection::vec(any_short_string(), 0..4).prop_map(AttributeValue::from_string_list),
+        prop::collection::vec(any_text(), 0..4).prop_map(AttributeValue::from_string_list),
     ]
 }
 
 /// Attributes and roles of a player, or none. Empty ones are stored as none.
 fn any_player_details() -> impl Strategy<Value = Option<Box<PlayerDetails>>> {
     let attributes = prop::collection::vec((any_short_string(), any_attribute_value()), 0..3);
-    (attributes, prop::collection::vec(any_short_string(), 0..3)).prop_map(|(attributes, wanted_roles)| {
+    (attributes, prop::collection::vec(any_text(), 0..3)).prop_map(|(attributes, wanted_roles)| {
         let is_empty = attributes.is_empty() && wanted_roles.is_empty();
         (!is_empty).then(|| Box::new(PlayerDetails { attributes, wanted_roles }))
     })
@@ -52,7 +52,7 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
     let player = (any_user_key(), any_user_key(), skill, any::<Option<u16>>(), any_player_details());
     let players = prop::collection::vec(player, 0..4);
     let attributes = prop::collection::vec((any_short_string(), any_attribute_value()), 0..5);
-    let latencies = prop::collection::vec((any_short_string(), 0.0_f32..60_000.0), 0..4);
+    let latencies = prop::collection::vec((any_text(), 0.0_f32..60_000.0), 0..4);
     let locality = prop::option::of((any::<f32>(), -4000.0_f32..4000.0, -4000.0_f32..4000.0));
     let options = (any::<Option<i32>>(), any::<Option<bool>>(), any::<Option<i32>>(), any::<u16>(), any::<bool>());
     let sizes = prop::collection::vec(any::<u8>(), 0..4);
@@ -97,7 +97,7 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
 
 fn any_details() -> impl Strategy<Value = Option<Box<SessionDetails>>> {
     let bound = || prop::option::of(finite_number());
-    let strings = prop::collection::vec(any_short_string(), 1..3);
+    let strings = prop::collection::vec(any_text(), 1..3);
     let accepted = prop_oneof![
         (bound(), bound()).prop_map(|(min, max)| AcceptedValues::Numbers { min, max }),
         strings.prop_map(|strings| AcceptedValues::Strings(strings.into())),

@@ -312,12 +312,17 @@ fn value_in_list(
 ) -> bool {
     let Some(AttributeValue::String(string)) = value else { return missing == HardMissingPolicy::Pass };
     match list {
-        InFilterListSource::Strings(strings) => strings.binary_search(string).is_ok(),
+        InFilterListSource::Strings(strings) => has_text(strings, string),
         InFilterListSource::OwnAttribute(index) => match list_owner.get(*index) {
-            Some(AttributeValue::StringList(strings)) => strings.binary_search(string).is_ok(),
+            Some(AttributeValue::StringList(strings)) => has_text(strings, string),
             _ => missing == HardMissingPolicy::Pass,
         },
     }
+}
+
+/// Whether a sorted list has `text`.
+fn has_text(strings: &[Box<str>], text: &str) -> bool {
+    strings.binary_search_by(|known| (**known).cmp(text)).is_ok()
 }
 
 /// Whether two string lists share an entry. Both lists are sorted.

@@ -4,7 +4,7 @@
 //! rounded once to f32. Clamping never increases the distance of two values. A distance between column values therefore
 //! exceeds the true distance at most by the rounding, which `NumberColumn::difference_rounding_error` bounds.
 
-use crate::attribute::{AttributeValue, ShortString, ValueType};
+use crate::attribute::{AttributeValue, ValueType};
 use crate::index::entry::IndexEntry;
 use crate::index::interner::ValueInterner;
 use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
@@ -371,7 +371,7 @@ impl TickScale {
 }
 
 /// Bloom filter of 64 bits with one bit per string. Lists that share a string share a bit.
-pub(super) fn bloom_filter_bits(strings: &[ShortString]) -> u64 {
+pub(super) fn bloom_filter_bits(strings: &[Box<str>]) -> u64 {
     strings.iter().fold(0, |bits, string| bits | bloom_bit(string))
 }
 

@@ -178,7 +178,8 @@ impl RuleCompiler<'_, '_> {
         };
         match strings {
             Some(strings) => {
-                let strings: Vec<AttributeValue> = strings.iter().cloned().map(AttributeValue::String).collect();
+                let strings: Vec<AttributeValue> =
+                    strings.iter().map(|text| AttributeValue::String((**text).into())).collect();
                 self.add_code_check(refusal(RefusingSide::Searcher), attribute, &strings, true, refuse_missing);
             }
             None => self.refuse_all_if(refusal(RefusingSide::Searcher), refuse_missing),

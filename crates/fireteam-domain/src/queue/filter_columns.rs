@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::attribute::{AttributeValue, ShortString};
+use crate::attribute::AttributeValue;
 use crate::filter::{
     Refusal, RefusingSide, WaitingSession, admit_mutually_by_wishes, admit_queue_parties_by_one_filter,
     measure_between, measure_for_queue_limit,
@@ -315,7 +315,7 @@ enum ValueKey<'v> {
     Number(u64),
     Text(&'v str),
     Flag(bool),
-    Texts(&'v [ShortString]),
+    Texts(&'v [Box<str>]),
 }
 
 /// Returns the value code of each ticket, and for each code one ticket that has it. Equal values share a code.
@@ -445,7 +445,7 @@ mod tests {
         attributes.push(likes);
         fixture.ruleset.attributes = attributes.into();
         for ticket in &mut fixture.tickets {
-            let likes: Box<[ShortString]> =
+            let likes: Box<[Box<str>]> =
                 ["t0", "t1", "t2"].into_iter().filter(|_| one_in(rng, 2)).map(Into::into).collect();
             if !likes.is_empty() {
                 Arc::make_mut(ticket).session.attributes.push(("likes".into(), AttributeValue::StringList(likes)));

@@ -143,7 +143,7 @@ fn split_is_none_when_no_split_is_valid() {
 fn offered_roles_are_all_without_an_attribute_and_none_for_unknown_names() {
     let spec = teams_spec(&[2, 2], 5, &[1, 1]);
     let offered_for = |names: &[&str]| {
-        role_indexes_offered_by_party(&spec, Some(&names.iter().map(|&name| name.into()).collect::<Vec<_>>()))
+        role_indexes_offered_by_party(&spec, Some(&names.iter().map(|&name| name.into()).collect::<Vec<Box<str>>>()))
     };
     assert_eq!(role_indexes_offered_by_party(&spec, None), [0, 1]);
     assert_eq!(offered_for(&["role1"]), [1]);

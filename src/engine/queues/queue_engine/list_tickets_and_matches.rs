@@ -52,7 +52,7 @@ impl QueueEngine {
                 silo: key.silo,
                 waited_ms: now.ms_since(stored.ticket.entered_at),
                 player_count: session.player_count(),
-                nearest_region: nearest.map(|it| (*it.region).into()),
+                nearest_region: nearest.map(|it| it.region.clone()),
                 blocking_rule,
             });
         }

@@ -66,7 +66,7 @@ fn learned_ms(learned: Learned, paths: &[Path], exact_ms: &[f64], place: Localit
     let mut latencies: Vec<RegionLatency> = exact_ms
         .iter()
         .enumerate()
-        .map(|(number, ms)| RegionLatency { region: region(number).as_ref().into(), round_trip_ms: *ms as f32 })
+        .map(|(number, ms)| RegionLatency { region: region(number), round_trip_ms: *ms as f32 })
         .collect();
     let places = RegionPlaces::new(paths.iter().enumerate().map(|(number, path)| (region(number), path.place)));
     match learned {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
-use crate::attribute::{
-    Attribute, AttributeValue, NumberAggregation, ShortString, SourceField, Trust, ValueOrigin, ValueType,
-};
+use crate::attribute::{Attribute, AttributeValue, NumberAggregation, SourceField, Trust, ValueOrigin, ValueType};
 use crate::attribute_values::AttributeValues;
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
@@ -195,7 +193,7 @@ fn random_expansion(rng: &mut IndexTestRng, index: usize) -> Expansion {
 
 fn random_hard_filter(rng: &mut IndexTestRng, expansions: &[Expansion]) -> HardFilter {
     let strings = |rng: &mut IndexTestRng| {
-        let mut strings: Vec<ShortString> = (0..rng.below(4)).map(|_| random_word(rng)).collect();
+        let mut strings: Vec<Box<str>> = (0..rng.below(4)).map(|_| random_word(rng)).collect();
         strings.sort();
         strings.dedup();
         strings.into_boxed_slice()
@@ -283,7 +281,7 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
     }
 }
 
-fn random_word(rng: &mut IndexTestRng) -> ShortString {
+fn random_word(rng: &mut IndexTestRng) -> Box<str> {
     rng.pick(&["eu", "us", "as", "sa", "af", "oc"]).into()
 }
 
@@ -301,7 +299,7 @@ fn random_value(rng: &mut IndexTestRng, attribute: usize, distribution: ValueDis
             2 => 5.0 + rng.unit_f64(),
             _ => rng.unit_f64() * 2400.0 - 1200.0,
         }),
-        3 | 4 => AttributeValue::String(random_word(rng)),
+        3 | 4 => AttributeValue::String((*random_word(rng)).into()),
         BOOL_ATTRIBUTE => AttributeValue::Bool(rng.one_in(2)),
         _ => AttributeValue::from_string_list((0..rng.below(4)).map(|_| random_word(rng)).collect()),
     })

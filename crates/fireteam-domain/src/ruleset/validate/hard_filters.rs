@@ -1,6 +1,6 @@
 //! `<HardFilters>`: rules that must hold exactly.
 
-use crate::attribute::{AttributeValue, ShortString, ValueType};
+use crate::attribute::{AttributeValue, ValueType};
 use crate::limit::{RULESET_DURATION_MS_MAX, STRING_BYTES_MAX, STRING_LIST_ENTRIES_MAX};
 use crate::measure::Measure;
 use crate::ruleset::element_reader::ElementReader;
@@ -202,8 +202,8 @@ fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -
 }
 
 /// Parses strings separated by spaces.
-fn parse_string_list(reader: &ElementReader<'_>, raw: &RawAttribute) -> Option<Vec<ShortString>> {
-    let strings: Vec<ShortString> = raw.value.split_whitespace().map(Into::into).collect();
+fn parse_string_list(reader: &ElementReader<'_>, raw: &RawAttribute) -> Option<Vec<Box<str>>> {
+    let strings: Vec<Box<str>> = raw.value.split_whitespace().map(Into::into).collect();
     let valid = (1..=STRING_LIST_ENTRIES_MAX).contains(&strings.len())
         && strings.iter().all(|string| string.len() <= STRING_BYTES_MAX);
     if !valid {
