@@ -390,10 +390,9 @@ async fn check_end(report: &mut TestReport, database: &TestDatabase) {
     report.record("matches in all", matches);
 }
 
-/// Records the counts and the violations. Returns the names of those counts that are zero.
-fn record_counts(report: &mut TestReport, world: &World, hosts: &HostStatistics) -> Vec<&'static str> {
-    let mut zero = Vec::new();
-    for (name, count) in [
+/// What must happen for the test to show something, each with its count.
+fn counts<'a>(world: &'a World, hosts: &'a HostStatistics) -> [(&'static str, &'a AtomicUsize); 9] {
+    [
         ("matches on game servers", &hosts.ended),
         ("confirmed", &hosts.confirmed),
         ("died before confirming", &hosts.died_unconfirmed),
@@ -403,15 +402,21 @@ fn record_counts(report: &mut TestReport, world: &World, hosts: &HostStatistics)
         ("left", &world.left),
         ("silent", &world.silent),
         ("cooldowns of own fault", &world.cooldowns_of_own_fault),
-    ] {
-        let count = count.load(Ordering::SeqCst);
-        report.record(name, count);
-        if count == 0 {
-            zero.push(name);
-        }
+    ]
+}
+
+/// Names of the counts that are zero.
+fn names_of_zeros(world: &World, hosts: &HostStatistics) -> Vec<&'static str> {
+    let zeros = counts(world, hosts).into_iter().filter(|(_, count)| count.load(Ordering::SeqCst) == 0);
+    zeros.map(|(name, _)| name).collect()
+}
+
+/// Records the counts and the violations.
+fn record_counts(report: &mut TestReport, world: &World, hosts: &HostStatistics) {
+    for (name, count) in counts(world, hosts) {
+        report.record(name, count.load(Ordering::SeqCst));
     }
     report.violations(world.violations.lock().expect("unpoisoned").clone());
-    zero
 }
 
 /// Cases 1 to 6 of the life of a match, at random and all at once.
@@ -470,6 +475,10 @@ async fn no_player_is_locked_out_or_punished_when_something_else_breaks() {
         outages += 1;
         tokio::time::sleep(Duration::from_secs(8)).await;
     }
+    // Each is rare on a busy machine.
+    while !names_of_zeros(&world, &hosts).is_empty() && started.elapsed() < time_max {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     world.stop.store(true, Ordering::SeqCst);
     for task in tasks {
         task.await.expect("the task ends");
@@ -477,7 +486,8 @@ async fn no_player_is_locked_out_or_punished_when_something_else_breaks() {
     report.record("kills", faults.await.expect("the faults end"));
     report.record("store outages", outages);
     check_end(&mut report, &database).await;
-    let zero = record_counts(&mut report, &world, &hosts);
+    record_counts(&mut report, &world, &hosts);
+    let zero = names_of_zeros(&world, &hosts);
     drop(cluster);
     report.finish();
     assert!(zero.is_empty(), "{zero:?} did not happen: the test shows nothing");
