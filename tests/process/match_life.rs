@@ -390,7 +390,7 @@ async fn check_end(report: &mut TestReport, database: &TestDatabase) {
     report.record("matches in all", matches);
 }
 
-/// What must happen for the test to show something, each with its count.
+/// Counts of the cases that must happen for the test to show something, by name.
 fn counts<'a>(world: &'a World, hosts: &'a HostStatistics) -> [(&'static str, &'a AtomicUsize); 9] {
     [
         ("matches on game servers", &hosts.ended),
