@@ -1,6 +1,7 @@
 //! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings, match export, the state and end of
 //! one match or ticket, and erasure and export of one user.
 
+mod backend;
 mod ruleset_admin;
 
 use std::pin::Pin;
@@ -23,6 +24,7 @@ use crate::api::convert::operator::{
 use crate::api::convert::queue::{match_end_reason, ticket_end_reason};
 use crate::api::convert::{RequestReader, rating};
 use crate::api::drain::Drain;
+use crate::api::operator::backend::OperatorBackend;
 use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::rate_limits_and_audit::AuditDetails;
@@ -50,7 +52,7 @@ const FILE_NAME_BYTES_MAX: usize = 256;
 /// Implementation of the Operator service.
 #[derive(Clone)]
 pub struct OperatorApi {
-    backend: authorized::OperatorBackend,
+    backend: OperatorBackend,
     /// `None` without identities.
     authenticator: Option<Arc<Authenticator>>,
     address_resolver: ClientAddressResolver,
@@ -67,7 +69,7 @@ impl OperatorApi {
     ) -> Self {
         // Operator calls do not use the client address.
         Self {
-            backend: authorized::OperatorBackend::new(rulesets, consistency_checker, queues, drain),
+            backend: OperatorBackend::new(rulesets, consistency_checker, queues, drain),
             authenticator,
             address_resolver: ClientAddressResolver::new(Arc::new(|peer, _| peer)),
         }
@@ -92,62 +94,6 @@ impl OperatorApi {
     fn split_request<P: CallerKind, T>(&self, request: Request<T>) -> Result<(AuthorizedCaller<P>, T), Status> {
         let (metadata, extensions, message) = request.into_parts();
         Ok((AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?, message))
-    }
-}
-
-/// Backend of the Operator service. Access needs an authorized operator or viewer.
-mod authorized {
-    use std::sync::Arc;
-
-    use crate::api::authorization::{AuthorizedCaller, OperatorCallerKind, OperatorOnly};
-    use crate::api::consistency::ConsistencyChecker;
-    use crate::api::drain::Drain;
-    use crate::api::operator::RulesetAdmin;
-    use crate::api::status::Rejection;
-    use crate::engine::error::EngineError;
-    use crate::engine::queues::QueueEngine;
-
-    /// Rulesets, consistency checker, queues and drain switch.
-    #[derive(Clone)]
-    pub(super) struct OperatorBackend {
-        rulesets: Arc<dyn RulesetAdmin>,
-        consistency_checker: Arc<dyn ConsistencyChecker>,
-        queues: Option<QueueEngine>,
-        drain: Drain,
-    }
-
-    impl OperatorBackend {
-        pub(super) fn new(
-            rulesets: Arc<dyn RulesetAdmin>,
-            consistency_checker: Arc<dyn ConsistencyChecker>,
-            queues: Option<QueueEngine>,
-            drain: Drain,
-        ) -> Self {
-            Self { rulesets, consistency_checker, queues, drain }
-        }
-
-        /// The queues. Fails as draining if a test has started the server without queues.
-        pub(super) fn queue_engine<P: OperatorCallerKind>(
-            &self,
-            _: &AuthorizedCaller<P>,
-        ) -> Result<&QueueEngine, Rejection> {
-            self.queues.as_ref().ok_or_else(|| EngineError::Draining.into())
-        }
-
-        pub(super) fn ruleset_admin<P: OperatorCallerKind>(&self, _: &AuthorizedCaller<P>) -> &dyn RulesetAdmin {
-            &*self.rulesets
-        }
-
-        pub(super) fn consistency_checker<P: OperatorCallerKind>(
-            &self,
-            _: &AuthorizedCaller<P>,
-        ) -> &dyn ConsistencyChecker {
-            &*self.consistency_checker
-        }
-
-        pub(super) fn drain(&self, _: &AuthorizedCaller<OperatorOnly>) -> &Drain {
-            &self.drain
-        }
     }
 }
 
